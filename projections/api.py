@@ -105,9 +105,9 @@ def _not_plain(value: object, path: str) -> Iterable[tuple[str, str]]:
 
 def lint(rules: RuleSet) -> tuple[Finding, ...]:
     """Return what may be wrong with rules that can be used, in the order of the file: what `projections check` prints."""
-    from projections.language.review import reviewed
+    from projections.language.review import review_text
 
-    findings = reviewed(rules.text, rules.file, rules.path).findings
+    findings = review_text(rules.text, rules.file, rules.path).findings
     return findings if rules.lines else tuple(replace(finding, line=0, column=0) for finding in findings)
 
 

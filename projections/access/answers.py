@@ -344,7 +344,7 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
         if item is None:
             return False
         values = _values(item)
-        projected = None if read.index is None else program.tables[read.table].shown(read.index)
+        projected = None if read.index is None else program.tables[read.table].projected_names(read.index)
 
         def is_read(name: str) -> bool:
             """Return whether the read returns the value: of other names, the key condition ensures what is asked."""

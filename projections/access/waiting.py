@@ -108,7 +108,7 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
             _compare_target(program, guards, rule, place, images.get(place), group.at, look)
     for embed, parent in parents:
         there = program.recognise(parent, images[parent]) if parent in images else None
-        if embed.on_delete == "keep" and embed.embedded(there) is None:
+        if embed.on_delete == "keep" and embed.parent_values(there) is None:
             look.not_covered[embed.name] = None  # the ledger has the values that the parent gave last
         else:
             look.missing[f"{embed.name}: {source} does not show it yet"] = None

@@ -14,7 +14,7 @@ import click
 
 from projections.deploy.checksum import is_as_written, is_generated
 from projections.errors import UsageError
-from projections.language.files import SHIPPED, bundled
+from projections.language.files import SHIPPED, bundled_path
 from projections.terminal import count, interactive, print_line, print_text
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def find_rules(name: str | None = None) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    shipped = bundled(name)
+    shipped = bundled_path(name)
     if shipped is not None:
         return shipped
     if path.is_dir():

@@ -155,10 +155,10 @@ def _design(rules: RuleSet, path: Path, output: str | None, force: bool) -> int:
     from projections.inspect.design.checklist import design_of
     from projections.inspect.design.markdown import markdown
     from projections.language.loader import loads
-    from projections.language.review import reviewed
+    from projections.language.review import review_text
     from projections.terminal import count, print_line, print_text
 
-    review = reviewed(rules.text, path.name, path)
+    review = review_text(rules.text, path.name, path)
     design = design_of(loads(rules.text, rules.file), path.name, review)
     text = with_checksum(markdown(design), "<!-- {} -->")
     if output is None:

@@ -106,7 +106,7 @@ class Session:
     def _loop(self) -> None:
         busy_until = time.monotonic()
         while not self._stopped.is_set():
-            if self._file.changed():
+            if self._file.has_changed():
                 self._reload()
             busy = self._read()
             busy = self._deliver() or busy

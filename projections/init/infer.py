@@ -13,7 +13,7 @@ from projections.init.proposal import Entity, Proposal, Rule, Sample, Table, Unk
 from projections.init.rows import common_separator, pascal, rows_of, set_kinds, type_attribute
 from projections.init.rule_file import rule_file
 from projections.language.findings.kinds import Finding
-from projections.language.review import reviewed
+from projections.language.review import review_text
 from projections.language.values import Value, valued
 
 
@@ -89,7 +89,7 @@ def without_rejected_parts(proposal: Proposal) -> Proposal:
     proposal = proposal if proposal.entities else replace(proposal, entities=[_any_item(proposal)])
     while True:
         bare = replace(proposal, rules=[])
-        changed = _without(proposal, reviewed(rule_file(bare)).findings)
+        changed = _without(proposal, review_text(rule_file(bare)).findings)
         if changed is proposal:
             break
         proposal = changed
@@ -97,7 +97,7 @@ def without_rejected_parts(proposal: Proposal) -> Proposal:
     kept = []
     for rule in proposal.rules:
         tried = replace(proposal, rules=[*active, replace(rule, doubt="")])
-        finding = next((each for each in reviewed(rule_file(tried)).findings if _rejects(each, rule)), None)
+        finding = next((each for each in review_text(rule_file(tried)).findings if _rejects(each, rule)), None)
         if finding is not None and rule.state == "possible":
             continue
         if finding is not None:

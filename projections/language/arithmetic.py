@@ -142,13 +142,13 @@ class Expression:
     @cached_property
     def needs(self) -> tuple[str, ...]:
         """The paths without whose values it has no value: all except those in `coalesce`."""
-        return tuple(dict.fromkeys(factor.path for factor in _needed(self.node)))
+        return tuple(dict.fromkeys(factor.path for factor in _needs(self.node)))
 
     @cached_property
     def suffices(self) -> tuple[str, ...] | None:
         """Paths with whose values it has a value, unless one is bad input; None if no paths ensure it."""
-        found = _sufficient(self.node)
-        return None if found is None else tuple(dict.fromkeys(found))
+        paths = _sufficient(self.node)
+        return None if paths is None else tuple(dict.fromkeys(paths))
 
     def as_text(self) -> Expression:
         """The same path in `text(…)`."""
@@ -173,11 +173,11 @@ class Expression:
         number = _compile(text, node)
 
         def evaluate(resolve: Resolver) -> Decimal | None:
-            found = number(resolve)
-            if isinstance(found, BadInput):
-                raise found
+            result = number(resolve)
+            if isinstance(result, BadInput):
+                raise result
             try:
-                return None if found is None else _fit(found)
+                return None if result is None else _fit(result)
             except decimal.DecimalException:
                 raise _too_long(text) from None
 
@@ -201,8 +201,8 @@ class Expression:
         number = self.compile()
 
         def evaluate(resolve: Resolver) -> Value | None:
-            found = number(resolve)
-            return None if found is None else {"N": number_text(found)}  # type: ignore[arg-type]
+            result = number(resolve)
+            return None if result is None else {"N": number_text(result)}  # type: ignore[arg-type]
 
         return evaluate
 
@@ -232,12 +232,12 @@ def _whole(node: Node) -> Iterator[Factor]:
             yield from _whole(inner)
 
 
-def _needed(node: Node) -> Iterator[Factor]:
+def _needs(node: Node) -> Iterator[Factor]:
     if isinstance(node, Factor):
         yield node
     elif isinstance(node, Operation) and node.name != "coalesce":
         for inner in node.inner:
-            yield from _needed(inner)
+            yield from _needs(inner)
 
 
 def _sufficient(node: Node) -> list[str] | None:
@@ -246,12 +246,12 @@ def _sufficient(node: Node) -> list[str] | None:
         return [node.path]
     if isinstance(node, Constant):
         return []
-    inner = [_sufficient(one) for one in node.inner]
+    inner = [_sufficient(argument) for argument in node.inner]
     if node.name == "coalesce":
-        return next((one for one in reversed(inner) if one is not None), None)
+        return next((paths for paths in reversed(inner) if paths is not None), None)
     if node.name == "/" and not isinstance(node.inner[1], Constant):
         return None
-    return None if None in inner else [path for one in inner if one is not None for path in one]
+    return None if None in inner else [path for paths in inner if paths is not None for path in paths]
 
 
 def _type(node: Node) -> Literal["N", "S"] | None:
@@ -313,15 +313,15 @@ def _compile_product(text: str, factors: list[Factor], constant: Decimal) -> Cal
     multiply = EXACT.multiply
 
     def evaluate(resolve: Resolver) -> Decimal | None:
-        found = []
+        values = []
         for path, from_text in pairs:  # all values first: if one is missing, a wrong one does not matter
             value = resolve(path)
             if value is None:
                 return None
-            found.append((path, from_text, value))
+            values.append((path, from_text, value))
         numbers = [
             Decimal(value["N"]) if "N" in value else _read(text, path, from_text, value)
-            for path, from_text, value in found
+            for path, from_text, value in values
         ]
         product = constant
         try:
@@ -370,16 +370,16 @@ def _compile(text: str, node: Node) -> Callable[[Resolver], Computed]:
                 return bad
 
         return read
-    inner = [_compile(text, one) for one in node.inner]
+    inner = [_compile(text, argument) for argument in node.inner]
     if node.name == "coalesce":
         return _compile_first(inner)
-    apply = _applied(node)
+    apply = _operator_of(node)
 
     def evaluate(resolve: Resolver) -> Computed:
         values: list[Any] = []
         bad: BadInput | None = None
-        for one in inner:
-            value = one(resolve)
+        for argument in inner:
+            value = argument(resolve)
             if value is None:
                 return None
             if isinstance(value, BadInput):
@@ -399,8 +399,8 @@ def _compile_first(inner: list[Callable[[Resolver], _T | None]]) -> Callable[[Re
     """Return a function for the value of `coalesce`: the first that there is."""
 
     def first(resolve: Resolver) -> _T | None:
-        for one in inner:
-            value = one(resolve)
+        for choice in inner:
+            value = choice(resolve)
             if value is not None:
                 return value
         return None
@@ -408,7 +408,7 @@ def _compile_first(inner: list[Callable[[Resolver], _T | None]]) -> Callable[[Re
     return first
 
 
-def _applied(node: Operation) -> Callable[[list[Decimal]], Decimal | None]:
+def _operator_of(node: Operation) -> Callable[[list[Decimal]], Decimal | None]:
     match node.name:
         case "+":
             return lambda values: _STEPS.add(values[0], values[1])
@@ -424,11 +424,11 @@ def _applied(node: Operation) -> Callable[[list[Decimal]], Decimal | None]:
             return lambda values: _STEPS.abs(values[0])
         case "round":
             step = Decimal(1).scaleb(-node.places)
-            return lambda values: _rounded(values[0], step)
+            return lambda values: _round_to(values[0], step)
     return min if node.name == "min" else max
 
 
-def _rounded(number: Decimal, step: Decimal) -> Decimal:
+def _round_to(number: Decimal, step: Decimal) -> Decimal:
     if number.as_tuple().exponent >= step.as_tuple().exponent:  # type: ignore[operator]
         return number
     return _WIDE.quantize(number, step)
@@ -450,15 +450,15 @@ def _compile_value(text: str, node: Node) -> Callable[[Resolver], Value | BadInp
         constant = {"S": node.value}
         return lambda resolve: constant
     if isinstance(node, Operation) and node.name == "coalesce":
-        return _compile_first([_compile_value(text, one) for one in node.inner])
+        return _compile_first([_compile_value(text, argument) for argument in node.inner])
     number = _compile(text, node)
 
     def evaluate(resolve: Resolver) -> Value | BadInput | None:
-        found = number(resolve)
-        if found is None or isinstance(found, BadInput):
-            return found
+        result = number(resolve)
+        if result is None or isinstance(result, BadInput):
+            return result
         try:
-            return {"N": number_text(_fit(found))}
+            return {"N": number_text(_fit(result))}
         except decimal.DecimalException:
             return _too_long(text)
 
@@ -502,7 +502,7 @@ class _Parser:
     def parse(self) -> Node:
         node, takes = self._expression(), self.takes
         if self.position < len(self.text):
-            raise self._misplaced()
+            raise self._misplacement()
         if next(_factors(node), None) is None:
             instead = "to count, use count"
             if takes == "value":
@@ -611,14 +611,14 @@ class _Parser:
             self._skip()
             begin = self.position
             if name == "round" and inner:
-                found = _PLACES.match(self.text, begin)
-                if not found or abs(int(found[0])) > MOST_PLACES:
+                digits = _PLACES.match(self.text, begin)
+                if not digits or abs(int(digits[0])) > MOST_PLACES:
                     message = (
                         f"round(e, places) takes a whole number of decimal places, from -{MOST_PLACES} to {MOST_PLACES}"
                     )
                     raise LanguageError(message, begin)
-                places = int(found[0])
-                self.position = found.end()
+                places = int(digits[0])
+                self.position = digits.end()
                 self._skip()
                 break
             node = self._argument(name)
@@ -653,7 +653,7 @@ class _Parser:
     def _close(self, at: int, instead: str, function: str = "") -> None:
         if not self.text.startswith(")", self.position):
             if self.position < len(self.text) and not function:
-                raise self._misplaced()
+                raise self._misplacement()
             ends = self.position == len(self.text) and function in OPERATIONS and self.takes != "template"
             comma = "; between { and }, YAML needs quotes around a text that contains a comma" if ends else ""
             raise LanguageError(f"{function}( is not closed: {instead}{comma}", at)
@@ -663,34 +663,38 @@ class _Parser:
     def _path(self) -> str:
         """Return the name of a path. A step in quotes may contain a dash, which is no subtraction then."""
         text, position = self.text, self.position
-        found = PATH.match(text, position)
-        if not found:
-            raise self._misplaced()
-        if (dash := _QUOTES.sub(lambda quoted: "_" * len(quoted[0]), found[0]).find("-")) >= 0:
-            left, right = found[0][:dash], found[0][dash + 1 :]
+        match = PATH.match(text, position)
+        if not match:
+            raise self._misplacement()
+        if (dash := _QUOTES.sub(lambda quoted: "_" * len(quoted[0]), match[0]).find("-")) >= 0:
+            left, right = match[0][:dash], match[0][dash + 1 :]
             message = (
                 f"a name may contain a dash: write spaces to subtract, {left} - {right}; "
-                f"if it is the name of an attribute, write it in quotes, {written_path(name_of(found[0]), dashes=False)}"
+                f"if it is the name of an attribute, write it in quotes, {written_path(name_of(match[0]), dashes=False)}"
             )
             raise LanguageError(message, position + dash)
-        self.position = found.end()
-        return name_of(found[0])
+        self.position = match.end()
+        return name_of(match[0])
 
-    def _misplaced(self) -> LanguageError:
+    def _misplacement(self) -> LanguageError:
         text, position = self.text, self.position
-        found = text[position : position + 1]
-        if found and found in "%^":
-            return LanguageError(f"{found} is not supported; the operations are + - * /", position)
+        character = text[position : position + 1]
+        if character and character in "%^":
+            return LanguageError(f"{character} is not supported; the operations are + - * /", position)
         before = re.search(r"[^\W\d]\w*\s*$", text[:position])
-        if found == "(" and before:
+        if character == "(" and before:
             known = (*CONVERSIONS, *OPERATIONS)
             name = before[0].strip()
             hint = suggest(name, known)
             message = f'unknown function "{name}" in an expression{hint}; the functions are {", ".join(known)}'
             return LanguageError(message, position)
-        if found and found in "'\"" and re.match(r"""'[^']*[{}]|"[^"]*[{}]""", text[position:]):
+        if character and character in "'\"" and re.match(r"""'[^']*[{}]|"[^"]*[{}]""", text[position:]):
             return LanguageError(BRACES, position)
-        place = f"unexpected {found!r}" if found else "the expression is incomplete"
-        names = ", and names with other signs in quotes, as 'unit price'" if found and found not in "+*/()'\"" else ""
+        place = f"unexpected {character!r}" if character else "the expression is incomplete"
+        names = (
+            ", and names with other signs in quotes, as 'unit price'"
+            if character and character not in "+*/()'\""
+            else ""
+        )
         message = f"{place}; an expression has paths, numbers, + - * /, parentheses and functions{names}"
         return LanguageError(message, position)

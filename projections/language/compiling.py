@@ -137,13 +137,13 @@ class Compiled:
             case "latest":
                 return PickRule(**common, **_pick(action), limit=1, list_name=None)
             case "rank":
-                from projections.language.ranks import compiled as ranked  # few rule files need it
+                from projections.language.ranks import compile_rule as ranked  # few rule files need it
 
                 return ranked(common, action)
             case "index":
                 return _index(common, document["from"][first].get("where"), action)
             case "compute":
-                from projections.language.computed import compiled as computed  # few rule files need it
+                from projections.language.computed import compile_rule as computed  # few rule files need it
 
                 return computed(common, document["from"][first].get("where"), action)
             case "embed":
@@ -177,7 +177,7 @@ class Compiled:
         name, into = common["name"], common["into"]
         children = children_of(self._document, name)
         telling = attributes_of_child(self._document, name)
-        shown = into.schema.shown(children.index) if children.index is not None else None
+        shown = into.schema.projected_names(children.index) if children.index is not None else None
         types = {attribute: kind for keys in into.schema.indexes.values() for side in keys for attribute, kind in side}
         types |= dict([into.schema.partition])
         parts: dict[str, Any] = dict(

@@ -37,14 +37,14 @@ class ComputeRule(ItemRule):
             return values
         for name, cases in self.values:
             if having(values[name]) is None:
-                case, computed = self._computed(cases, resolve)
+                case, computed = self._compute(cases, resolve)
                 if computed is not None:
                     values[name] = computed
                 elif refused is not None:
                     refused(("set", name, *case), resolve)
         return values
 
-    def _computed(
+    def _compute(
         self, cases: Iterable[tuple[Condition | None, Evaluate]], resolve: Resolve
     ) -> tuple[tuple[int, ...], Value | None]:
         """Return the number of the case that applies, if one does, and its value; for bad input, no value."""
@@ -64,7 +64,9 @@ class ComputeRule(ItemRule):
         return not self.once
 
 
-def compiled(common: Mapping[str, Any], where: Mapping[str, Any] | None, document: Mapping[str, Any]) -> ComputeRule:
+def compile_rule(
+    common: Mapping[str, Any], where: Mapping[str, Any] | None, document: Mapping[str, Any]
+) -> ComputeRule:
     """Return the rule of a canonical document. `common` has the fields of all rules."""
     key = common["source"].schema.key_attributes
     once: bool = document["once"]
@@ -73,7 +75,7 @@ def compiled(common: Mapping[str, Any], where: Mapping[str, Any] | None, documen
     for name, cases in document["set"].items():
         evaluated = []
         for case in cases:
-            evaluate, names = _computed(case)
+            evaluate, names = _compile_case(case)
             pattern = Pattern.parse(case["where"]) if "where" in case else None
             reads.update(names, pattern.names if pattern else ())
             evaluated.append((pattern.compile() if pattern else None, evaluate))
@@ -87,7 +89,7 @@ def compiled(common: Mapping[str, Any], where: Mapping[str, Any] | None, documen
     )
 
 
-def _computed(case: Mapping[str, Any]) -> tuple[Evaluate, tuple[str, ...]]:
+def _compile_case(case: Mapping[str, Any]) -> tuple[Evaluate, tuple[str, ...]]:
     """Return a function for the value of a case, and the names that it reads."""
     if "constant" in case:
         constant = wire(case["constant"])

@@ -52,14 +52,14 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
     parent_separator = document["tables"][parent["table"]]["separator"]
     own = {variable for text in parent["key"].values() for variable in KeyPattern.parse(text, parent_separator).names}
     # Only variables of the parent's key: an attribute may change, and the query would no longer find the children.
-    given = {name for name, text in match_of(rule).items() if set(Template.parse(text).names) <= own}
+    known = {name for name, text in match_of(rule).items() if set(Template.parse(text).names) <= own}
 
-    def fixed(text: str) -> bool:
+    def follows(text: str) -> bool:
         template = Template.parse(text)  # an expression may need numbers, and references are compared as text
-        return set(template.names) <= given and all(field.expression is None for field in template.fields)
+        return set(template.names) <= known and all(field.expression is None for field in template.fields)
 
     partition, *sort = table["key"]
-    if fixed(child["key"][partition]):
+    if follows(child["key"][partition]):
         prefix = ""
         if sort and table["key"][sort[0]] == "S":
             prefix = KeyPattern.parse(child["key"][sort[0]], separator).literal_prefix
@@ -71,7 +71,7 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
     for index, keys in table["indexes"].items():
         attributes = list(keys.get("partition", [partition]))
         for templates in kept:
-            if all(attribute in templates and fixed(templates[attribute]) for attribute in attributes):
+            if all(attribute in templates and follows(templates[attribute]) for attribute in attributes):
                 return Children(index, {attribute: templates[attribute] for attribute in attributes}, "")
     index = next((index for index, keys in table["indexes"].items() if not keys.get("local")), "GSI1")
     attribute = next(iter(table["indexes"].get(index, {"partition": ["GSI1PK"]})["partition"]))
@@ -88,11 +88,11 @@ def attributes_of_child(document: Mapping[str, Any], name: str) -> tuple[str, ..
     """Return the attributes that determine the entity of a child and its parent, and the rule's guard."""
     _, rule = _parts(document, name)
     table = document["entities"][rule["into"]]["table"]
-    found = [*document["tables"][table]["key"], *match_of(rule)]
+    names = [*document["tables"][table]["key"], *match_of(rule)]
     for entity in document["entities"].values():
         if entity["table"] == table and "match" in entity:
-            found += Pattern.parse(entity["match"]).names
-    return (*dict.fromkeys(root(one) for one in found), document["guard_prefix"] + name)
+            names += Pattern.parse(entity["match"]).names
+    return (*dict.fromkeys(root(name_in_match) for name_in_match in names), document["guard_prefix"] + name)
 
 
 def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | KeyPattern]:
@@ -105,21 +105,21 @@ def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | K
     separator = document["tables"][parent["table"]]["separator"]
     variables = {variable for text in parent["key"].values() for variable in KeyPattern.parse(text, separator).names}
     patterns: dict[str, str | KeyPattern] = {}
-    found: set[str] = set()
+    readable: set[str] = set()
     for child_name, text in match_of(rule).items():
         template = Template.parse(text)
         if any(field.pipes for field in template.fields) or not set(template.names) & variables:
             continue
         if template.single is not None and template.text == f"{{{template.single}}}":
             patterns[child_name] = template.single
-            found.add(template.single)
+            readable.add(template.single)
             continue
         try:
             patterns[child_name] = KeyPattern.parse(text, separator)
         except LanguageError:
             continue
-        found.update(template.names)
-    missing = sorted(variables - found)
+        readable.update(template.names)
+    missing = sorted(variables - readable)
     if missing:
         raise LanguageError(
             f"`match` does not identify the {source} of a {rule['into']}: it has no value for "
@@ -164,19 +164,19 @@ class EmbedRule(Rule):
         return self.names
 
     def applies(self, item: Item, refused: Refused | None = None) -> bool:
-        return bool(self.embedded(item, refused))
+        return bool(self.parent_values(item, refused))
 
-    def embedded(self, parent: Item | None, refused: Refused | None = None) -> dict[str, Value] | None:
+    def parent_values(self, parent: Item | None, refused: Refused | None = None) -> dict[str, Value] | None:
         """Return the attributes that a parent's children get; None without a parent, or if the rule does not apply."""
         if parent is None or parent.entity is not self.source:
             return None
         resolve = resolver(parent)
         if not self.fits(resolve, refused):
             return None
-        found = self.pick(resolve)
-        if refused is not None and not found:
+        values = self.pick(resolve)
+        if refused is not None and not values:
             refused(("attributes",), resolve)
-        return found
+        return values
 
     def matched_by(self, parent: Item) -> tuple[str | None, ...]:
         """Return the values of the names in `match` in a child of this parent. Raises BadInput."""
@@ -184,8 +184,8 @@ class EmbedRule(Rule):
         return tuple(render(resolve) for _, render in self.match)
 
     def offered(self, parent: Item | None) -> tuple[dict[str, Value], tuple[str | None, ...]]:
-        """Return what children depend on: `embedded` and `matched_by` of their parent. Raises BadInput."""
-        values = self.embedded(parent)
+        """Return what children depend on: `parent_values` and `matched_by` of their parent. Raises BadInput."""
+        values = self.parent_values(parent)
         if values is None or parent is None:
             return {}, ()
         return values, self.matched_by(parent) if values else ()
@@ -209,8 +209,8 @@ class EmbedRule(Rule):
             read = {pattern: text} if isinstance(pattern, str) else pattern.match(text)
             if read is None:
                 return None
-            for variable, found in read.items():
-                if variables.setdefault(variable, {"S": found}) != {"S": found}:
+            for variable, variable_text in read.items():
+                if variables.setdefault(variable, {"S": variable_text}) != {"S": variable_text}:
                     return None
         return self.source.target_key(variables.get)
 
@@ -245,10 +245,10 @@ class EmbedRule(Rule):
                 return None
             variables.update(read)
         resolve = resolver(Item(self.source, key, variables, {}))
-        given: dict[str, Value] = {
+        values: dict[str, Value] = {
             name: {"S": text} for name, render in self.match if (text := render(resolve)) is not None
         }
-        texts = [(kind, render(given.get)) for kind, render in self.partition]
+        texts = [(kind, render(values.get)) for kind, render in self.partition]
         return [{kind: text} for kind, text in texts if text is not None]
 
 
@@ -276,15 +276,15 @@ class ListEmbedRule(EmbedRule):
         return (self.list_name,)
 
     def applies(self, item: Item, refused: Refused | None = None) -> bool:
-        if self.embedded(item) is not None:  # also without any of the attributes
+        if self.parent_values(item) is not None:  # also without any of the attributes
             return True
         if refused is not None:
-            self.embedded(item, refused)
+            self.parent_values(item, refused)
         return False
 
     def offered(self, parent: Item | None) -> tuple[dict[str, Value], tuple[str | None, ...]]:
         """Return the attributes and `matched_by` of a parent; the latter is empty without a parent. Raises BadInput."""
-        values = self.embedded(parent)
+        values = self.parent_values(parent)
         check_levels(values or {}, 2)
         return (values, self.matched_by(parent)) if values is not None and parent is not None else ({}, ())
 
@@ -310,20 +310,20 @@ class ListEmbedRule(EmbedRule):
         held = plain(self.references_name)
         if held is None or any(plain(name) is None for name, _ in self.match):
             return None, False
-        found: dict[str, Reference] = {}
+        references: dict[str, Reference] = {}
         for value in self._elements(held):
             ((kind, content),) = value.items()
             text = key_text(kind, content)
-            if text in found or (self.as_map and not text):
+            if text in references or (self.as_map and not text):
                 continue
-            if len(found) == MOST_REFERENCES:
-                return list(found.values()), True
+            if len(references) == MOST_REFERENCES:
+                return list(references.values()), True
             try:
                 key = self._reference(self._resolver(plain, value))
             except BadInput:  # no item can have that key
                 key = None
-            found[text] = Reference(value, text, key)
-        return list(found.values()), False
+            references[text] = Reference(value, text, key)
+        return list(references.values()), False
 
     def _elements(self, held: Value) -> list[Value]:
         ((kind, content),) = held.items()
@@ -357,13 +357,13 @@ class ListEmbedRule(EmbedRule):
             return None
         return values
 
-    def listed(self, references: Sequence[Reference], given: Sequence[dict[str, Value] | None]) -> tuple[Value, bool]:
+    def listed(self, references: Sequence[Reference], offers: Sequence[dict[str, Value] | None]) -> tuple[Value, bool]:
         """Return the list or map for what the parent of each reference gives, and whether it lacks elements that would
         exceed `LIST_BYTES`.
         """
         elements: list[tuple[str, Value]] = []
         total = 3
-        for reference, values in zip(references, given, strict=True):
+        for reference, values in zip(references, offers, strict=True):
             if values is None:
                 if self.missing == "omit":
                     continue

@@ -40,7 +40,7 @@ def text_of_file(path: str | Path) -> str:
 SHIPPED = Path(__file__).parents[1] / "rules"
 
 
-def bundled(name: str) -> Path | None:
+def bundled_path(name: str) -> Path | None:
     """Return the path of the bundled rule file of this name, None if there is none."""
     path = SHIPPED / f"{name}.yaml"
     return path if path.name == f"{name}.yaml" and path.is_file() else None
@@ -72,10 +72,12 @@ def flow(value: Any) -> str:
     """Return a value in flow style: `{ into: Post, set: { likeCount: count } }`."""
     if isinstance(value, Mapping):
         return (
-            "{ " + ", ".join(f"{name(str(key))}: {flow(one)}" for key, one in value.items()) + " }" if value else "{}"
+            "{ " + ", ".join(f"{name(str(key))}: {flow(content)}" for key, content in value.items()) + " }"
+            if value
+            else "{}"
         )
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(flow(one) for one in value) + "]"
+        return "[" + ", ".join(flow(element) for element in value) + "]"
     if isinstance(value, str):
         return text(value)
     if isinstance(value, Decimal):
@@ -86,10 +88,10 @@ def flow(value: Any) -> str:
 def block(value: Mapping[str, Any], width: int = 90, indent: str = "") -> str:
     """Return a mapping with a line for each key; a value that is a mapping is in flow style if it fits into `width`."""
     lines = []
-    for key, one in value.items():
-        line = f"{indent}{name(str(key))}: {flow(one)}"
-        if isinstance(one, Mapping) and one and (len(line) > width or not indent):
-            lines += [f"{indent}{name(str(key))}:", block(one, width, indent + "  ")]
+    for key, content in value.items():
+        line = f"{indent}{name(str(key))}: {flow(content)}"
+        if isinstance(content, Mapping) and content and (len(line) > width or not indent):
+            lines += [f"{indent}{name(str(key))}:", block(content, width, indent + "  ")]
         else:
             lines.append(line)
     return "\n".join(lines)

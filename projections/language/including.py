@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from projections.errors import Problem, RulesError
-from projections.language.files import bundled, text_of_file
+from projections.language.files import bundled_path, text_of_file
 from projections.language.forms import shown
 from projections.language.source import MOST_VALUES, Source, UnreadableError, read
 from projections.language.syntax import Mistake, dotted, suggest
@@ -31,30 +31,32 @@ _MOST_ENTRIES = 1_000
 """How many entities, rules or queries all files may have together. `check` compares them with each other."""
 
 
-def joined(source: Source, path: Path) -> Source:
+def join(source: Source, path: Path) -> Source:
     """Return the data of a file, which is at `path`, and of the files that it includes, with the places of all parts.
 
     Raises RulesError if a file cannot be read or included.
     """
     if INCLUDE not in source.data:
-        return _limited(source)
+        return _limit(source)
     join = _Join(source, _roots(path), size=source.size)
     join.add(source, path)
     if join.problems:
-        raise RulesError(sorted(join.problems, key=lambda one: (one.file, one.line, one.column, one.message)))
+        raise RulesError(
+            sorted(join.problems, key=lambda problem: (problem.file, problem.line, problem.column, problem.message))
+        )
     source.data, source.parts, source.mistakes = join.data, join.parts, join.mistakes
-    source.files = {one.file: one for one in join.read.values()}
-    return _limited(source)
+    source.files = {part.file: part for part in join.read.values()}
+    return _limit(source)
 
 
-def _limited(source: Source) -> Source:
+def _limit(source: Source) -> Source:
     """Return the source. Raises RulesError if a section has too many entries."""
     for name in _SECTIONS:
-        found = source.data.get(name)
-        if isinstance(found, dict) and len(found) > _MOST_ENTRIES:
-            path = (name, list(found)[_MOST_ENTRIES])
+        section = source.data.get(name)
+        if isinstance(section, dict) and len(section) > _MOST_ENTRIES:
+            path = (name, list(section)[_MOST_ENTRIES])
             message = (
-                f"has {len(found):,} entries, and the limit is {_MOST_ENTRIES:,}: divide the rules by table, and deploy "
+                f"has {len(section):,} entries, and the limit is {_MOST_ENTRIES:,}: divide the rules by table, and deploy "
                 "each part as a stack"
             )
             raise RulesError([Problem(*source.place(Mistake(path, "", at_key=True)), name, message)])
@@ -123,14 +125,15 @@ class _Join:
         """Add the files that a file includes, then its own parts."""
         self.read[_real(path)] = source
         self.open.append(_real(path))
-        for place, found in _included(source, path, self.roots):
-            if isinstance(found, str):
-                self.problems.append(_problem(source, place, found))
+        for place, named in _inclusions(source, path, self.roots):
+            if isinstance(named, str):
+                self.problems.append(_problem(source, place, named))
                 continue
-            self._include(source, place, *found)
+            self._include(source, place, *named)
         self.open.pop()
         self.mistakes += [
-            Mistake(one.path, one.message, one.offset, one.at_key, source.file) for one in source.mistakes
+            Mistake(mistake.path, mistake.message, mistake.offset, mistake.at_key, source.file)
+            for mistake in source.mistakes
         ]
         for name, value in source.data.items():
             if name != INCLUDE:
@@ -138,7 +141,7 @@ class _Join:
 
     def _include(self, source: Source, place: tuple[str | int, ...], path: Path, file: str) -> None:
         if _real(path) in self.open:
-            names = [self.read[one].file for one in self.open[self.open.index(_real(path)) :]]
+            names = [self.read[open_path].file for open_path in self.open[self.open.index(_real(path)) :]]
             message = f"files include each other: {' → '.join([*names, file])}"
             self.problems.append(_problem(source, place, message))
         elif _real(path) not in self.read and self.size <= MOST_VALUES:
@@ -195,7 +198,7 @@ def _roots(path: Path) -> tuple[Path, Path]:
     return _real(path.parent), _real(Path())
 
 
-def _included(
+def _inclusions(
     source: Source, path: Path, roots: Collection[Path]
 ) -> Iterator[tuple[tuple[str | int, ...], tuple[Path, str] | str]]:
     """Yield for each file that `include` names its path and its name in messages; or a message, if there is a mistake."""
@@ -215,11 +218,11 @@ def _included(
         elif not _is_below(path.parent / (os.path.dirname(name) if has_magic(name) else name), roots):
             yield place, _outside(name)
         else:
-            found = list(_files(name, path, source.file))
-            if not found:
+            files = list(_files(name, path, source.file))
+            if not files:
                 yield place, _missing(name, path)
-            for file, shown_as in found:
-                if bundled(name) == file or _is_below(file, roots):
+            for file, shown_as in files:
+                if bundled_path(name) == file or _is_below(file, roots):
                     yield place, (file, shown_as)
                 else:
                     yield place, _outside(shown_as)
@@ -244,23 +247,23 @@ def _files(name: str, path: Path, file: str) -> Iterator[tuple[Path, str]]:
         inside = Path(os.path.normpath(directory / name))
         if inside.is_file():
             yield inside, os.path.normpath(os.path.join(shown_in, name))
-        elif (shipped := bundled(name)) is not None:
+        elif (shipped := bundled_path(name)) is not None:
             yield shipped, str(shipped)
         return
     inside, pattern = directory / os.path.dirname(name), os.path.basename(name)
-    names = [one.name for one in os.scandir(inside) if one.is_file()] if inside.is_dir() else []
-    for one in sorted(names):
-        file_path = Path(os.path.normpath(inside / one))
-        hidden = one.startswith(".") and not pattern.startswith(".")
-        if fnmatchcase(one, pattern) and not hidden and _real(file_path) != _real(path):
-            yield file_path, os.path.normpath(os.path.join(shown_in, os.path.dirname(name), one))
+    names = [entry.name for entry in os.scandir(inside) if entry.is_file()] if inside.is_dir() else []
+    for file_name in sorted(names):
+        file_path = Path(os.path.normpath(inside / file_name))
+        hidden = file_name.startswith(".") and not pattern.startswith(".")
+        if fnmatchcase(file_name, pattern) and not hidden and _real(file_path) != _real(path):
+            yield file_path, os.path.normpath(os.path.join(shown_in, os.path.dirname(name), file_name))
 
 
 def _missing(name: str, path: Path) -> str:
     if has_magic(name):
         return f"no file matches {name}: correct the pattern, which is relative to this file, or remove it"
     inside = Path(os.path.normpath(path.parent / name)).parent
-    beside = [one.name for one in inside.iterdir()] if inside.is_dir() else []
+    beside = [entry.name for entry in inside.iterdir()] if inside.is_dir() else []
     hint = suggest(Path(name).name, beside)
     return f"{name} does not exist{hint}: give a path that is relative to this file, or a bundled name"
 
@@ -274,7 +277,7 @@ class Watched:
         self._including = self._read()
         self._known = self._seen = self.stamp()
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Return whether a file differs from the last reported state, and all are the same as at the last call: editors
         write in more than one step.
         """
@@ -288,7 +291,7 @@ class Watched:
 
     def _read(self) -> dict[Path, Source]:
         """Return the files that can be read and that include others, by path."""
-        found: dict[Path, Source] = {}
+        including: dict[Path, Source] = {}
         paths, seen = [self.path], set[Path]()
         for path in paths:
             if _real(path) in seen:
@@ -299,9 +302,9 @@ class Watched:
             except RulesError:
                 continue
             if INCLUDE in source.data:
-                found[path] = source
+                including[path] = source
                 paths += _paths(path, source, self._roots)
-        return found
+        return including
 
     def refresh(self) -> None:
         """Read which files are included now."""
@@ -314,8 +317,8 @@ class Watched:
             stats = [(str(path), path.stat()) for path in sorted(paths)]
         except OSError:
             return None
-        return tuple((path, found.st_mtime_ns, found.st_size, found.st_ino) for path, found in stats)
+        return tuple((path, stat.st_mtime_ns, stat.st_size, stat.st_ino) for path, stat in stats)
 
 
 def _paths(path: Path, source: Source, roots: Collection[Path]) -> list[Path]:
-    return [found[0] for _, found in _included(source, path, roots) if not isinstance(found, str)]
+    return [named[0] for _, named in _inclusions(source, path, roots) if not isinstance(named, str)]

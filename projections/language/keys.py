@@ -62,7 +62,7 @@ class Schema:
     projected: Mapping[str, frozenset[str]] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
 
-    def shown(self, index: str) -> frozenset[str] | None:
+    def projected_names(self, index: str) -> frozenset[str] | None:
         """Return the attributes of an item that an index returns; None for all."""
         if index not in self.projected:
             return None
@@ -71,7 +71,7 @@ class Schema:
 
     def entry(self, index: str, image: Image) -> Image:
         """Return the attributes of an item that an index returns."""
-        shown = self.shown(index)
+        shown = self.projected_names(index)
         return image if shown is None else {name: value for name, value in image.items() if name in shown}
 
     @property

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from projections.errors import Problem, RulesError
 from projections.language.analysis import analyse, unsupported
 from projections.language.forms import shown
-from projections.language.including import joined, source_at, text_of
+from projections.language.including import join, source_at, text_of
 from projections.language.models import Rules
 from projections.language.source import Source
 from projections.language.syntax import Location, Mistake, dotted, nearest, no_entity, suggest
@@ -57,7 +57,7 @@ def source_of(text: str, file: str, path: str | Path | None = None) -> Source:
 
     `path` is where the text is, by default `file`. Raises RulesError if a file cannot be read or is not a mapping.
     """
-    return joined(source_at(text, file), Path(path or file))
+    return join(source_at(text, file), Path(path or file))
 
 
 def check(rules: Rules, file: str = "<python>", *, executable: bool = True) -> Rules:
@@ -194,7 +194,7 @@ def _filled(data: Any, path: Location) -> tuple[Any, list[Mistake]]:
 
 def problems(mistakes: Iterable[Mistake], source: Source) -> list[Problem]:
     """Return the mistakes with their places, in the order of their files, each once."""
-    found = {Problem(*source.place(one), dotted(one.path), one.message) for one in map(source.located, mistakes)}
+    found = {Problem(*source.place(one), dotted(one.path), one.message) for one in map(source.locate, mistakes)}
     return sorted(found, key=lambda one: (one.file, one.line, one.column, one.path, one.message))
 
 

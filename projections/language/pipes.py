@@ -211,8 +211,8 @@ def _time(text: str) -> datetime:
 
 def _date_in_order(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments of `date` in one order: the format, the zone, then `from=…`."""
-    declared = [_FROM.sub("from=", one) for one in arguments if _FROM.match(one)]
-    return (*(one for one in arguments if not _FROM.match(one)), *declared)
+    declared = [_FROM.sub("from=", argument) for argument in arguments if _FROM.match(argument)]
+    return (*(argument for argument in arguments if not _FROM.match(argument)), *declared)
 
 
 _FROM = re.compile(r"from\s*=\s*")
@@ -221,12 +221,12 @@ _FROM = re.compile(r"from\s*=\s*")
 def date_arguments(pipe: Pipe) -> tuple[str, str, str]:
     """Return the format of a pipe `date`, its zone (UTC unless given), and the format that it reads (empty unless given)."""
     form, *others = pipe.arguments
-    zone = next((one for one in others if not one.startswith("from=")), "UTC")
-    return form, zone, next((one.removeprefix("from=") for one in others if one.startswith("from=")), "")
+    zone = next((argument for argument in others if not argument.startswith("from=")), "UTC")
+    return form, zone, next((argument.removeprefix("from=") for argument in others if argument.startswith("from=")), "")
 
 
 def _date(form: str, *others: str) -> Callable[[str | datetime], str]:
-    declared = [one for one in others if one.startswith("from=")]
+    declared = [argument for argument in others if argument.startswith("from=")]
     if form.startswith("from=") or len(declared) > 1 or len(others) - len(declared) > 1:
         raise LanguageError(f"date is written {PIPES['date'][0]}")
     _, zone, read = date_arguments(Pipe("date", (form, *others), str))
@@ -264,17 +264,17 @@ def _reader(declared: str) -> Callable[[str], datetime]:
             "the year and each unit down to the smallest, each once"
         )
 
-    def piece(found: re.Match[str]) -> str:
-        code = found[0][1:]
-        return "%" if code == "%" else f"([0-9]{{{_DIGITS.get(code, 2)}}})" if code else re.escape(found[0])
+    def piece(match: re.Match[str]) -> str:
+        code = match[0][1:]
+        return "%" if code == "%" else f"([0-9]{{{_DIGITS.get(code, 2)}}})" if code else re.escape(match[0])
 
     pattern = re.compile(re.sub("%.|.", piece, declared, flags=re.DOTALL))
 
     def read(text: str) -> datetime:
-        found = pattern.fullmatch(text)
-        if found is None:
+        match = pattern.fullmatch(text)
+        if match is None:
             raise UnfitError(f"is not written as {declared}")
-        part = {code: int(digits) for code, digits in zip(codes, found.groups(), strict=True)}
+        part = {code: int(digits) for code, digits in zip(codes, match.groups(), strict=True)}
         clock = timedelta(
             hours=part.get("H", 0), minutes=part.get("M", 0), seconds=part.get("S", 0), microseconds=part.get("f", 0)
         )
@@ -374,16 +374,16 @@ def begins_time(text: str) -> bool:
     return _BEGINNING.fullmatch(text) is not None
 
 
-def _bounded(text: str, *, last: bool) -> datetime:
+def _time_of_bound(text: str, *, last: bool) -> datetime:
     """Return the first or the last time that a bound may admit.
 
     A bound without an offset is compared with times as they are written. Their offsets, which it does not show, are from
     -12 to +14 hours.
     """
-    found = _BEGINNING.fullmatch(text)
-    if found is None or (text.isdigit() and len(text) != 4):
+    match = _BEGINNING.fullmatch(text)
+    if match is None or (text.isdigit() and len(text) != 4):
         return _time(text)
-    parts = [int(part) for part in found.groups() if part is not None]
+    parts = [int(part) for part in match.groups() if part is not None]
     try:
         time = datetime(*(*parts, 1, 1)[: max(3, len(parts))], tzinfo=UTC)  # type: ignore[misc, arg-type]
         if not last:
@@ -411,20 +411,20 @@ def periods(pipes: Sequence[Pipe], first: str, last: str | datetime, most: int) 
         if isinstance(value, datetime):
             return value
         declared = date_arguments(pipes[-1])[2]
-        return _reader(declared)(value) if declared else _bounded(value, last=last)
+        return _reader(declared)(value) if declared else _time_of_bound(value, last=last)
 
     start, end = time_of(first, last=False), time_of(last, last=True)
     step = timedelta(seconds=period_step(pipes))
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     time = start
     while time < end:
-        found[pipes[-1].apply(time)] = None
-        if len(found) > most:
+        texts[pipes[-1].apply(time)] = None
+        if len(texts) > most:
             raise UnfitError(f"is more than {most} periods away")
         time += step
     if start <= end:
-        found[pipes[-1].apply(end)] = None
-    return list(found)
+        texts[pipes[-1].apply(end)] = None
+    return list(texts)
 
 
 def period_step(pipes: Sequence[Pipe]) -> float:

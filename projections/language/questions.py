@@ -73,9 +73,9 @@ class Query(Model):
     @model_validator(mode="after")
     def _get_or_find(self) -> Query:
         if (self.get is None) == (self.find is None):
-            given = "both `get` and `find`" if self.get is not None else "neither `get` nor `find`"
+            which = "both `get` and `find`" if self.get is not None else "neither `get` nor `find`"
             raise PydanticCustomError(
-                "rule", f"has {given}: write `get: Entity` for one item, `find: Entity` for several"
+                "rule", f"has {which}: write `get: Entity` for one item, `find: Entity` for several"
             )
         if self.get is not None:
             for name in ("range", "order", "limit"):
@@ -86,8 +86,8 @@ class Query(Model):
     @property
     def entities(self) -> tuple[str, ...]:
         """The entities whose items it reads."""
-        found = self.get if self.find is None else self.find
-        return (found,) if isinstance(found, str) else tuple(found or ())
+        names = self.get if self.find is None else self.find
+        return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 class WriteStep(Model):
@@ -112,13 +112,13 @@ class WriteStep(Model):
         return self
 
     def _check_operation(self) -> None:
-        given = [name for name in OPERATIONS if getattr(self, name) is not None]
-        if len(given) != 1:
-            found = " and ".join(given) or "no operation"
-            raise PydanticCustomError("rule", f"has {found}: write exactly one of put, update, delete, check")
-        if self.set and given != ["update"]:
-            raise PydanticCustomError("rule", f"a {given[0]} has no `set`: only an update sets attributes")
-        if given == ["check"] and self.if_ is None:
+        operations = [name for name in OPERATIONS if getattr(self, name) is not None]
+        if len(operations) != 1:
+            which = " and ".join(operations) or "no operation"
+            raise PydanticCustomError("rule", f"has {which}: write exactly one of put, update, delete, check")
+        if self.set and operations != ["update"]:
+            raise PydanticCustomError("rule", f"a {operations[0]} has no `set`: only an update sets attributes")
+        if operations == ["check"] and self.if_ is None:
             raise PydanticCustomError("rule", "a check needs a condition: add `if`")
 
     @property

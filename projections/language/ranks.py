@@ -53,9 +53,9 @@ class Scale(NamedTuple):
             raise BadInput(self._too_long(score))
         whole = int(shifted := EXACT.scaleb(score, self.decimals))
         if whole != shifted:
-            found = f"more than {self.decimals} decimal places" if self.decimals else "decimal places"
+            places = f"more than {self.decimals} decimal places" if self.decimals else "decimal places"
             raise BadInput(
-                f"the score {number_text(score)} has {found}: correct the item, or declare more `decimals` in the rule"
+                f"the score {number_text(score)} has {places}: correct the item, or declare more `decimals` in the rule"
             )
         width = self.levels * WIDTH
         text = f"{whole + 10**width if whole < 0 else whole:0{width}d}"
@@ -158,14 +158,14 @@ class RankRule(LedgerRule):
 
     def scores(self, contributed: Mapping[str, Contributed]) -> dict[str, list[Decimal]]:
         """Return the scores that contributions count, by the encoded key of the board, the least first."""
-        found: dict[str, list[Decimal]] = {}
+        by_board: dict[str, list[Decimal]] = {}
         for target, counted in contributed.items():
             if level_of(target) == self.scale.levels - 1:
                 board, digits = range_of(target)
                 for slot, amount in counted.items():
                     if slot.startswith("="):
-                        found.setdefault(board, []).extend([self.scale.score((digits, slot[1:]))] * int(amount))
-        return {board: sorted(scores) for board, scores in found.items()}
+                        by_board.setdefault(board, []).extend([self.scale.score((digits, slot[1:]))] * int(amount))
+        return {board: sorted(scores) for board, scores in by_board.items()}
 
     @property
     def member_queries(self) -> tuple[MemberQuery, ...]:
@@ -179,7 +179,7 @@ class RankRule(LedgerRule):
         return MOST_OF_A_KEY * self.scale.levels
 
 
-def compiled(common: Mapping[str, Any], document: Mapping[str, Any]) -> RankRule:
+def compile_rule(common: Mapping[str, Any], document: Mapping[str, Any]) -> RankRule:
     """Return the rule of a canonical document. `common` has the fields of all rules."""
     return RankRule(
         **common,

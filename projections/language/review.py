@@ -43,19 +43,19 @@ class Review:
 
     def worst(self) -> str | None:
         """The highest severity, None without findings."""
-        found = {finding.severity for finding in self.findings}
-        return next((severity for severity in SEVERITIES if severity in found), None)
+        severities = {finding.severity for finding in self.findings}
+        return next((severity for severity in SEVERITIES if severity in severities), None)
 
 
 def review(path: str | Path, file: str | None = None) -> Review:
     """Return the findings of a rule file, which they call `file`. Mistakes are findings, too: none is raised."""
     try:
-        return reviewed(text_of(path), file or str(path), path)
+        return review_text(text_of(path), file or str(path), path)
     except RulesError as error:
         return Review(None, tuple(_mistaken(error)))
 
 
-def reviewed(text: str, file: str = "<rules>", path: str | Path | None = None) -> Review:
+def review_text(text: str, file: str = "<rules>", path: str | Path | None = None) -> Review:
     """Return the findings of the text of a rule file, which they call `file`; `path` is where it is."""
     try:
         source = source_of(text, file, path)
@@ -64,31 +64,42 @@ def reviewed(text: str, file: str = "<rules>", path: str | Path | None = None) -
     rules, mistakes = understand(source, executable=True)
     if mistakes or rules is None:
         return Review(None, tuple(_mistaken(RulesError(problems(mistakes, source)))))
-    found: list[Finding] = []
+    findings: list[Finding] = []
     accepted: list[Accepted] = []
     facts = Facts(rules)
     held = (
-        one
-        for one in (*rule_remarks(facts), *queries(facts))
-        if not (one.unquoted and source.is_quoted(source.written(one.path)))
+        remark
+        for remark in (*rule_remarks(facts), *queries(facts))
+        if not (remark.unquoted and source.is_quoted(source.path_in_file(remark.path)))
     )
-    placed = dict.fromkeys(_placed(remark, source) for remark in held)
-    for part in {one.file: one for one in (source, *source.parts.values())}.values():
-        for one in _judged(part.text, part.file, [one for one in placed if one.file == part.file]):
-            accepted.append(one) if isinstance(one, Accepted) else found.append(one)
-    order = sorted(found, key=lambda one: (one.file, one.line, one.column, SEVERITIES.index(one.severity), one.code))
+    placed = dict.fromkeys(_finding(remark, source) for remark in held)
+    for part in {part_source.file: part_source for part_source in (source, *source.parts.values())}.values():
+        for judged in _judge(part.text, part.file, [finding for finding in placed if finding.file == part.file]):
+            accepted.append(judged) if isinstance(judged, Accepted) else findings.append(judged)
+    order = sorted(
+        findings,
+        key=lambda finding: (
+            finding.file,
+            finding.line,
+            finding.column,
+            SEVERITIES.index(finding.severity),
+            finding.code,
+        ),
+    )
     return Review(rules, tuple(order), tuple(accepted))
 
 
 def _mistaken(error: RulesError) -> Iterator[Finding]:
-    for one in error.problems:
-        first, _, rest = one.path.partition(".")
+    for problem in error.problems:
+        first, _, rest = problem.path.partition(".")
         rule = rest.split(".")[0].split("[")[0] if first == "projections" and rest else None
-        yield Finding("error", MISTAKE.code, one.file, one.line, one.column, one.path, rule, one.message, "")
+        yield Finding(
+            "error", MISTAKE.code, problem.file, problem.line, problem.column, problem.path, rule, problem.message, ""
+        )
 
 
-def _placed(remark: Remark, source: Source) -> Finding:
-    located = source.located(Mistake(remark.path, "", remark.offset, remark.at_key))
+def _finding(remark: Remark, source: Source) -> Finding:
+    located = source.locate(Mistake(remark.path, "", remark.offset, remark.at_key))
     file, line, column = source.place(located)
     return Finding(
         remark.severity,
@@ -107,11 +118,11 @@ def _placed(remark: Remark, source: Source) -> Finding:
 # --- accepted findings ---
 
 
-def _judged(text: str, file: str, found: Iterable[Finding]) -> Iterator[Finding | Accepted]:
+def _judge(text: str, file: str, findings: Iterable[Finding]) -> Iterator[Finding | Accepted]:
     """Yield the findings, those that comments accept as such, and comments without effect. Errors cannot be accepted."""
     comments = _comments(text)
     used: set[tuple[int, str]] = set()
-    for finding in found:
+    for finding in findings:
         places = {place for place in comments.get(finding.line, ()) if place[2] == finding.code}
         if places and finding.severity != "error":
             used.update((line, code) for line, _, code in places)
@@ -130,7 +141,7 @@ def _judged(text: str, file: str, found: Iterable[Finding]) -> Iterator[Finding 
 
 def _comments(text: str) -> dict[int, list[tuple[int, int, str]]]:
     """Return by line the (line, column, code) of each code in comments that apply to it."""
-    found: dict[int, list[tuple[int, int, str]]] = {}
+    codes: dict[int, list[tuple[int, int, str]]] = {}
     above: list[tuple[int, int, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         named = _COMMENT.search(line)
@@ -140,8 +151,8 @@ def _comments(text: str) -> dict[int, list[tuple[int, int, str]]]:
             above += here
         elif line.strip():
             if above or here:
-                found[number] = above + here
+                codes[number] = above + here
             above = []
     if above:
-        found[0] = above
-    return found
+        codes[0] = above
+    return codes

@@ -65,13 +65,13 @@ class Source:
     def _part(self, path: Location) -> Source:
         return self.parts.get(path[:2]) or self.parts.get(path[:1]) or self
 
-    def located(self, mistake: Mistake) -> Mistake:
+    def locate(self, mistake: Mistake) -> Mistake:
         """Return a mistake of the rules with its place in the file."""
-        path = self.written(mistake.path)
+        path = self.path_in_file(mistake.path)
         whole = path[-1:] == mistake.path[-1:] or not isinstance(self._part(path)._values.get(path), ScalarNode)
         return replace(mistake, path=path, at_key=mistake.at_key and whole)
 
-    def written(self, path: Location) -> Location:
+    def path_in_file(self, path: Location) -> Location:
         """Return the place in the file of a place in the rules: the nearest part around it that the file has.
 
         The models have one spelling: a single table is in `tables`, each source has its own `where`, `bind` and `each`,
@@ -86,7 +86,7 @@ class Source:
         values = self._part(path)._values
         here: Location = ()
         for step in path:
-            here = next((one for one in _steps(values, here, step) if one in values), here)
+            here = next((place for place in _steps(values, here, step) if place in values), here)
         return here
 
     def position(self, mistake: Mistake) -> tuple[int, int]:

@@ -101,12 +101,12 @@ class Template:
     @property
     def suffices(self) -> tuple[str, ...] | None:
         """Names with whose values it has a text, unless one is bad input; None if no names ensure it."""
-        found: dict[str, None] = {}
+        needed: dict[str, None] = {}
         for field in self.fields:
             if (names := field.suffices) is None:
                 return None
-            found.update(dict.fromkeys(names))
-        return tuple(found)
+            needed.update(dict.fromkeys(names))
+        return tuple(needed)
 
     path: ClassVar[None] = None
     """As the source of an attribute, it has text: `{name}` is the text of the value, not the value at a path."""
@@ -163,13 +163,13 @@ class Template:
         layout = "".join("%s" if isinstance(part, Field) else part.replace("%", "%%") for part in self.parts)
 
         def render(resolve: Resolver) -> str | None:
-            found = []
+            values = []
             for name, write in steps:  # all values first: if one is missing, a wrong one does not matter
                 value = resolve(name)
                 if value is None:
                     return None
-                found.append((write, value))
-            return layout % tuple([write(value) for write, value in found])
+                values.append((write, value))
+            return layout % tuple([write(value) for write, value in values])
 
         return render
 
@@ -180,25 +180,25 @@ class Template:
         ]
 
         def render(resolve: Resolver) -> str | None:
-            found: list[str | tuple[Callable[[Value], str], Value]] = []
+            pieces: list[str | tuple[Callable[[Value], str], Value]] = []
             bad: BadInput | None = None
             for step in steps:
                 if isinstance(step, str):
-                    found.append(step)
+                    pieces.append(step)
                     continue
                 read, write, absent = step
                 value = read(resolve)
                 if isinstance(value, BadInput):
                     bad = bad or value
                 elif value is not None:
-                    found.append((write, value))
+                    pieces.append((write, value))
                 elif absent is None:
                     return None
                 else:
-                    found.append(absent)
+                    pieces.append(absent)
             if bad is not None:
                 raise bad
-            return "".join([one if isinstance(one, str) else one[0](one[1]) for one in found])
+            return "".join([piece if isinstance(piece, str) else piece[0](piece[1]) for piece in pieces])
 
         return render
 
@@ -292,13 +292,13 @@ def _parts(text: str) -> Iterator[str | Field]:
     """Return the literals (joined, not empty) and fields of a template."""
     literal = ""
     position = 0
-    while found := _BRACES.search(text, position):
-        literal += text[position : found.start()]
-        position = found.end()
-        if found[0] in ("{{", "}}"):
-            literal += found[0][0]
-        elif found[0] == "}":
-            raise LanguageError("unmatched }; for a brace in the text write }}", found.start())
+    while brace := _BRACES.search(text, position):
+        literal += text[position : brace.start()]
+        position = brace.end()
+        if brace[0] in ("{{", "}}"):
+            literal += brace[0][0]
+        elif brace[0] == "}":
+            raise LanguageError("unmatched }; for a brace in the text write }}", brace.start())
         else:
             if literal:
                 yield literal
@@ -326,14 +326,14 @@ def _field(text: str, start: int) -> tuple[Field, int]:
     """Return the field whose opening brace ends at `start`, and the position after it."""
     position = _skip(text, start)
     expression = None
-    found = PATH.match(text, position)
-    star = found is not None and text.startswith("*", found.end())
-    end = _skip(text, found.end() + star) if found else position
-    if (not found or text[end : end + 1] not in ("|", "}")) and _OPERAND.match(text, position):
+    path = PATH.match(text, position)
+    star = path is not None and text.startswith("*", path.end())
+    end = _skip(text, path.end() + star) if path else position
+    if (not path or text[end : end + 1] not in ("|", "}")) and _OPERAND.match(text, position):
         name, expression, end = _expression(text, position)
         star = False
-    elif found:
-        name = name_of(found[0])
+    elif path:
+        name = name_of(path[0])
     else:
         message = (
             "a name of a variable must follow {, in quotes if it has other signs; for a brace in the text write {{"
@@ -361,35 +361,37 @@ def _expression(text: str, start: int) -> tuple[str, Expression | None, int]:
     """Return the name of an expression, the expression itself if it is no path, and the position after it."""
     from projections.language.arithmetic import Expression  # only templates with expressions need it
 
-    found = _COMPUTED.match(text, start)
-    assert found is not None
+    computed = _COMPUTED.match(text, start)
+    assert computed is not None
     try:
-        expression = Expression.parse(found[0].rstrip(), "template")
+        expression = Expression.parse(computed[0].rstrip(), "template")
     except LanguageError as error:
         raise LanguageError(error.message, start + (error.offset or 0)) from None
     if expression.path is not None:
-        return expression.path, None, found.end()
-    return expression.text, expression, found.end()
+        return expression.path, None, computed.end()
+    return expression.text, expression, computed.end()
 
 
 def _call(text: str, start: int) -> tuple[tuple[str, list[str], int], int]:
     """Return a pipe's name, arguments and offset, and the position after it."""
-    found = _PIPE_NAME.match(text, start)
-    if not found:
+    pipe_name = _PIPE_NAME.match(text, start)
+    if not pipe_name:
         raise LanguageError("a name of a pipe must follow |", start)
-    position = found.end()
+    position = pipe_name.end()
     arguments: list[str] = []
     if text.startswith("(", position):
         if text.startswith(")", _skip(text, position + 1)):
-            return (found[0], [], start), _skip(text, position + 1) + 1
+            return (pipe_name[0], [], start), _skip(text, position + 1) + 1
         while not text.startswith(")", position):
             argument = _ARGUMENT.match(text, position + 1)
             if not argument or text[argument.end() : argument.end() + 1] not in (",", ")"):
-                raise LanguageError(f"the arguments of {found[0]} are not closed: write {found[0]}(…)", position)
+                raise LanguageError(
+                    f"the arguments of {pipe_name[0]} are not closed: write {pipe_name[0]}(…)", position
+                )
             arguments.append(next(group for group in argument.groups() if group is not None))
             position = argument.end()
         position += 1
-    return (found[0], arguments, start), position
+    return (pipe_name[0], arguments, start), position
 
 
 # Keys that can be read back
@@ -512,8 +514,8 @@ class KeyPattern:
         def match(text: str) -> dict[str, str] | None:
             if not text.startswith(before):
                 return None
-            found = fullmatch(text)
-            return None if found is None else dict(zip(names, found.groups(), strict=True))
+            match = fullmatch(text)
+            return None if match is None else dict(zip(names, match.groups(), strict=True))
 
         return match
 
@@ -592,20 +594,20 @@ def _two_readings(elements: list[_Element], separator: str) -> tuple[str, dict[s
     alphabet = _alphabet((elements, separator))
 
     def follow(state: tuple[int, int, bool]) -> Iterator[tuple[str, tuple[int, int, bool]]]:
-        one, other, apart = state
+        first, other, apart = state
         for character in alphabet:
-            for a in _steps(elements, one, character, separator):
+            for a in _steps(elements, first, character, separator):
                 for b in _steps(elements, other, character, separator):
                     if apart or a >= b:  # before they differ, their order does not matter
                         yield character, (a, b, apart or a != b)
 
-    found = _shortest((0, 0, False), follow, (len(elements), len(elements), True))
-    if found is None:
+    ambiguous = _shortest((0, 0, False), follow, (len(elements), len(elements), True))
+    if ambiguous is None:
         return None
-    text, states = found
+    text, states = ambiguous
     return (
         text,
-        _reading(elements, text, [one for one, _, _ in states]),
+        _reading(elements, text, [first_state for first_state, _, _ in states]),
         _reading(elements, text, [b for _, b, _ in states]),
     )
 
@@ -642,18 +644,18 @@ def overlap(a: KeyPattern, b: KeyPattern) -> str | None:
 
 
 @lru_cache(maxsize=16_384)  # the planner compares the same few patterns thousands of times
-def _overlap(one: _Form, separator: str, other: _Form, other_separator: str) -> str | None:
-    ours, theirs = _elements(one), _elements(other)
+def _overlap(form: _Form, separator: str, other: _Form, other_separator: str) -> str | None:
+    ours, theirs = _elements(form), _elements(other)
     alphabet = _alphabet((ours, separator), (theirs, other_separator))
 
     def follow(state: tuple[int, int]) -> Iterator[tuple[str, tuple[int, int]]]:
         for character in alphabet:
-            for one in _steps(ours, state[0], character, separator):
+            for first_state in _steps(ours, state[0], character, separator):
                 for other in _steps(theirs, state[1], character, other_separator):
-                    yield character, (one, other)
+                    yield character, (first_state, other)
 
-    found = _shortest((0, 0), follow, (len(ours), len(theirs)))
-    return None if found is None else found[0]
+    shared = _shortest((0, 0), follow, (len(ours), len(theirs)))
+    return None if shared is None else shared[0]
 
 
 _State = TypeVar("_State", bound=tuple[int | bool, ...])

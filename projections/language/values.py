@@ -181,19 +181,19 @@ def plain_items(items: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [plain_item({name: wire(value) for name, value in item.items()}) for item in items]
 
 
-def plain_words(one: Any) -> str:
+def plain_words(value: Any) -> str:
     """Return plain JSON as text for people: all numbers without quotes, and sets marked as such."""
-    if isinstance(one, Mapping):
-        if len(one) == 1:
-            ((name, content),) = one.items()
+    if isinstance(value, Mapping):
+        if len(value) == 1:
+            ((name, content),) = value.items()
             if name == "$number":
                 return str(content)
             if name in ("SS", "NS", "BS") and isinstance(content, list):
                 return f"set {plain_words(content)}"
-        return "{" + ", ".join([f"{plain_words(name)}: {plain_words(inner)}" for name, inner in one.items()]) + "}"
-    if isinstance(one, list | tuple):
-        return "[" + ", ".join(map(plain_words, one)) + "]"
-    return json.dumps(one, ensure_ascii=False, default=str)
+        return "{" + ", ".join([f"{plain_words(name)}: {plain_words(inner)}" for name, inner in value.items()]) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(plain_words, value)) + "]"
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def wire(constant: Any) -> dict[str, Any]:

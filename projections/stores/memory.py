@@ -470,7 +470,7 @@ class _Table:
 
     def _check_projected(self, index: str, attributes: Sequence[str] | None) -> None:
         """Raise InvalidRequest if an index lacks attributes. A local index reads them from the table."""
-        names = self.schema.shown(index)
+        names = self.schema.projected_names(index)
         lacking = sorted(set(attributes or ()) - names) if names is not None and index not in self.schema.local else []
         if lacking:
             raise InvalidRequest(

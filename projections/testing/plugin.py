@@ -185,7 +185,7 @@ def _watch(path: Path) -> Watched:
 
 def _find(rules: str | Path | None, beside: Path) -> Path:
     from projections.errors import UsageError
-    from projections.language.files import bundled
+    from projections.language.files import bundled_path
 
     if rules is None:
         rule_file = next((beside / name for name in DEFAULTS if (beside / name).is_file()), None)
@@ -198,7 +198,7 @@ def _find(rules: str | Path | None, beside: Path) -> Path:
     path = beside / rules
     if path.is_file():
         return path
-    shipped = bundled(str(rules))
+    shipped = bundled_path(str(rules))
     if shipped is not None:
         return shipped
     raise UsageError(f"no rule file {str(rules)!r}: {path} does not exist")

@@ -20,10 +20,10 @@ from projections.errors import RulesError
 from projections.inspect.access_patterns import access_patterns
 from projections.language.access.plan import queries_of
 from projections.language.access.planner import plan
-from projections.language.access.proposals import EXACT, merged, proposal
+from projections.language.access.proposals import EXACT, merge, proposal
 from projections.language.keys import ItemKey
 from projections.language.loader import loads
-from projections.language.review import reviewed
+from projections.language.review import review_text
 from projections.language.templates import Template
 from projections.local.items import wire_item
 from projections.testing.scenario import Scenario
@@ -57,7 +57,7 @@ def proposed(seed: int, tally: Counter[str]) -> None:
         tally["proposed" if found is not None else "none known"] += 1
         if found is None:
             continue
-        pasted = merged({**data, "queries": {name: asked[name]}}, YAML(typ="safe").load(found.text))
+        pasted = merge({**data, "queries": {name: asked[name]}}, YAML(typ="safe").load(found.text))
         changed = loads(json.dumps(pasted))
         planned = plan(changed.completed(), queries_of(changed)[name])
         assert planned.verdict in EXACT
@@ -111,7 +111,7 @@ def offered_for_best(text: str) -> tuple[Any, str]:
     rules = from_text(text)
     (found,) = access_patterns(rules.program.model, rules.queries)
     assert found.proposal is not None
-    data = merged(YAML(typ="safe").load(text), YAML(typ="safe").load(found.proposal.text))
+    data = merge(YAML(typ="safe").load(text), YAML(typ="safe").load(found.proposal.text))
     return found, json.dumps(data)
 
 
@@ -121,7 +121,7 @@ def test_a_proposal_pads_what_a_rule_ranks() -> None:
     assert found.proposal.unused.startswith("GSI1 is not used: `all` also copies GSI1PK and GSI1SK")
     rules = from_text(pasted)
     assert [one.plan.verdict for one in access_patterns(rules.program.model, rules.queries)] == ["one"]
-    assert not [one for one in reviewed(pasted).findings if one.code == "unpadded-number"]
+    assert not [one for one in review_text(pasted).findings if one.code == "unpadded-number"]
     answered = Scenario(rules).given(*SCORES).query("best", semester="s")
     assert [item["score"] for item in answered] == [100, 88, 9]
 
@@ -189,7 +189,7 @@ def test_a_proposal_of_months_reads_the_time_as_other_rules_do() -> None:
 def _complaints(data: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Return the errors and warnings of `check`, without those about queries."""
     rest = {name: part for name, part in data.items() if name != "queries"}
-    return {(one.code, one.path) for one in reviewed(json.dumps(rest)).findings if one.severity != "note"}
+    return {(one.code, one.path) for one in review_text(json.dumps(rest)).findings if one.severity != "note"}
 
 
 @pytest.fixture(scope="module")

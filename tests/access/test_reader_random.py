@@ -74,7 +74,7 @@ def compared(seed: int, url: str, tally: Counter[str]) -> None:
         tally["answers"] += bool(found)
         tally["pages"] += len(pages) > 1
         index = planned.requests[0].index
-        tally["partial"] += bool(found) and index is not None and schema.shown(index) is not None
+        tally["partial"] += bool(found) and index is not None and schema.projected_names(index) is not None
     tally["requests"] += len(requests)
 
 

@@ -11,9 +11,9 @@ from ruamel.yaml import YAML
 
 from projections.language.access.plan import queries_of
 from projections.language.access.planner import plan
-from projections.language.access.proposals import EXACT, merged, proposal
+from projections.language.access.proposals import EXACT, merge, proposal
 from projections.language.loader import loads
-from projections.language.review import reviewed
+from projections.language.review import review_text
 
 FILES = sorted((Path(__file__).parent / "wrong_designs").glob("*.yaml"))
 DESIGNS: dict[str, dict[str, Any]] = {path.stem: YAML(typ="safe").load(path) for path in FILES}
@@ -33,7 +33,7 @@ def test_a_wrong_design_is_refused_with_the_reason_and_the_right_proposal(name: 
     assert planned.verdict == design["verdict"], planned
     assert design["reason"] in planned.reason
 
-    (finding,) = [one for one in reviewed(json.dumps(rules)).findings if one.path.startswith(f"queries.{asked}")]
+    (finding,) = [one for one in review_text(json.dumps(rules)).findings if one.path.startswith(f"queries.{asked}")]
     assert (finding.code, finding.severity) == (design["finding"], "warning")
     assert design.get("message", design["reason"]) in finding.reason
 
@@ -42,11 +42,11 @@ def test_a_wrong_design_is_refused_with_the_reason_and_the_right_proposal(name: 
     assert finding.paste == offered.text
     assert YAML(typ="safe").load(offered.text) == design["proposal"]
 
-    pasted = {**rules, **merged(rules, {**design["proposal"], "queries": {}})}
+    pasted = {**rules, **merge(rules, {**design["proposal"], "queries": {}})}
     pasted["queries"] = {**rules["queries"], **design["proposal"].get("queries", {})}
     changed = loads(json.dumps(pasted))
     for query in queries_of(changed).values():
         before = plan(document, queries[query.name]).verdict
         assert plan(changed.completed(), query).verdict in (EXACT if query.name == asked else (*EXACT, before))
-    left = [one for one in reviewed(json.dumps(pasted)).findings if one.path.startswith(f"queries.{asked}")]
+    left = [one for one in review_text(json.dumps(pasted)).findings if one.path.startswith(f"queries.{asked}")]
     assert {one.severity for one in left} <= {"note"}

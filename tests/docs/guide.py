@@ -102,9 +102,9 @@ def added(base: str, data: dict[str, Any]) -> str:
 
 def said(rules: str) -> list[str]:
     """What `check` says of a rule file, notes left out: each from the place on, without file, line and column."""
-    from projections.language.review import reviewed
+    from projections.language.review import review_text
 
-    return [str(one).split(": ", 1)[1] for one in reviewed(rules).findings if one.severity != "note"]
+    return [str(one).split(": ", 1)[1] for one in review_text(rules).findings if one.severity != "note"]
 
 
 def main() -> None:

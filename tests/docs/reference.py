@@ -30,7 +30,7 @@ from projections.deploy.sam_template import sam_template
 from projections.language import loader
 from projections.language.findings.kinds import KINDS, Finding, Kind
 from projections.language.program import Program
-from projections.language.review import reviewed
+from projections.language.review import review_text
 from projections.local import event_files
 from projections.local.steps import STEP
 from projections.testing.cases import CASE, FILE
@@ -72,7 +72,7 @@ def findings_of_example(code: str) -> tuple[Finding, ...]:
         return tuple(disagreements(Document("template.yaml", template), _social()[0]))
     example = _texts()["rules"][code]["example"]
     data = YAML(typ="safe").load(example)
-    return reviewed(example if "table" in data else added(_texts()["base"], data)).findings
+    return review_text(example if "table" in data else added(_texts()["base"], data)).findings
 
 
 @cache

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from projections.language.findings.kinds import CODES
-from projections.language.review import Review, review, reviewed
+from projections.language.review import Review, review, review_text
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = YAML(typ="safe").load(Path(__file__).parent / "cases" / "findings.yaml")
@@ -50,7 +50,7 @@ def found(rules: str, entity: str = "", index: str = "", more: str = "") -> list
     text = text.replace("GSI1: [GSI1PK, GSI1SK]", index or "GSI1: [GSI1PK, GSI1SK]")
     text += "".join(f"  {line}\n" for line in rules.strip().splitlines()) + more
     before, mark, after = text.partition("§")
-    result = reviewed(before + after)
+    result = review_text(before + after)
     assert result.rules is not None, "\n".join(map(str, result.findings))
     if mark:
         place = before.count("\n") + 1, len(before) - before.rfind("\n")
@@ -86,7 +86,7 @@ def test_more_indexes_than_a_table_can_have_are_an_error(global_: int, local: in
     indexes = [f"G{number}: [g{number}]" for number in range(global_)]
     indexes += [f"L{number}: {{sort: l{number}, local: true}}" for number in range(local)]
     text = f'table: {{key: [PK, SK], indexes: {{{", ".join(indexes)}}}}}\nentities: {{A: {{key: {{PK: "{{a}}", SK: A}}}}}}\n'
-    many = [str(one) for one in reviewed(text).findings if one.code == "many-indexes"]
+    many = [str(one) for one in review_text(text).findings if one.code == "many-indexes"]
     assert len(many) == (finding is not None)
     assert finding is None or f"table.indexes: {finding}" in many[0]
 
@@ -104,7 +104,7 @@ projections:
 
 def expiry(ttl: str, expires: str, expired: str, more: str = "") -> list[str]:
     text = EXPIRY.format(ttl=ttl, expires=expires, expired=expired) + more
-    result = reviewed(text)
+    result = review_text(text)
     assert result.rules is not None, result.findings
     return [str(one).removeprefix("<rules>:") for one in result.findings]
 
@@ -154,12 +154,12 @@ entities:
 projections:
   meta: {from: Post, copy: {into: Meta, attributes: [title]}}
 """
-    (one,) = reviewed(text).findings
+    (one,) = review_text(text).findings
     assert str(one).startswith(
         "<rules>:4:39: entities.Meta.key.SK: note [hot-partition]: Inverted has the keys of the table in reverse, and "
         'every Meta has SK "META": all are in one partition of it'
     )
-    assert reviewed(text.replace("SK: META", 'SK: "META#{post}"')).findings == ()
+    assert review_text(text.replace("SK: META", 'SK: "META#{post}"')).findings == ()
 
 
 SHARED = """\
@@ -174,7 +174,7 @@ projections:
 
 
 def test_items_that_rules_make_under_keys_of_what_the_application_writes() -> None:
-    (one,) = reviewed(SHARED).findings
+    (one,) = review_text(SHARED).findings
     assert str(one).startswith(
         "<rules>:5:3: entities.Stats: warning [shared-key]: rules create Stats items, and the application "
     )
@@ -183,9 +183,9 @@ def test_items_that_rules_make_under_keys_of_what_the_application_writes() -> No
         ": then no Stats item is created until that item is removed (`occupied` in the "
         "quarantine and in `verify`) → give Stats items keys that no Note item has"
     )
-    assert reviewed(SHARED.replace('SK: "{part}"', "SK: STATS").replace("bind: {part: INFO}, ", "")).findings == ()
+    assert review_text(SHARED.replace('SK: "{part}"', "SK: STATS").replace("bind: {part: INFO}, ", "")).findings == ()
     alone = SHARED.replace(", derived: true", "")
-    assert "shared-key" not in [finding.code for finding in reviewed(alone).findings], "the application makes both"
+    assert "shared-key" not in [finding.code for finding in review_text(alone).findings], "the application makes both"
 
 
 # --- the rule files of this repository, each judged by hand ---
@@ -268,7 +268,7 @@ def test_every_finding_there_can_be_is_shown_here() -> None:
 
 
 def test_mistakes_are_findings_of_severity_error() -> None:
-    result = reviewed(BASE + "  r: {from: Posts, copy: {into: Meta, attributes: [a]}}\n", "f")
+    result = review_text(BASE + "  r: {from: Posts, copy: {into: Meta, attributes: [a]}}\n", "f")
     assert result.rules is None
     assert [str(one) for one in result.findings] == [
         f'f:{FIRST}:13: projections.r.from: error [mistake]: unknown entity "Posts" (did you mean "Post"?)'
@@ -278,7 +278,7 @@ def test_mistakes_are_findings_of_severity_error() -> None:
 
 @pytest.mark.parametrize("text", ["", "a: [", "[1]"])
 def test_a_file_that_is_none_is_one_finding(text: str) -> None:
-    (one,) = reviewed(text).findings
+    (one,) = review_text(text).findings
     assert (one.severity, one.code) == ("error", "mistake")
 
 
@@ -314,16 +314,16 @@ def codes(result: Review) -> list[str]:
     ],
 )
 def test_a_comment_accepts_a_finding_on_its_line_or_the_next(lines: list[str], expected: list[str]) -> None:
-    assert codes(reviewed(BASE + "\n".join(lines) + "\n")) == expected
+    assert codes(review_text(BASE + "\n".join(lines) + "\n")) == expected
 
 
 def test_an_error_cannot_be_accepted() -> None:
     text = BASE + f"  r: {{from: Event, index: {{flat: '{'x' * 2049}{{event}}'}}}} # check: ignore long-key\n"
-    assert codes(reviewed(text)) == ["1:34 long-key", "1:2095 unused-ignore"]
+    assert codes(review_text(text)) == ["1:34 long-key", "1:2095 unused-ignore"]
 
 
 def test_a_comment_that_accepts_nothing_is_reported() -> None:
-    (one,) = reviewed(BASE + "  # check: ignore hot-partitions\n").findings
+    (one,) = review_text(BASE + "  # check: ignore hot-partitions\n").findings
     assert str(one) == (
         f'<rules>:{FIRST}:3: (comment): note [unused-ignore]: unknown finding "hot-partitions" '
         '(did you mean "hot-partition"?) → correct the code, which docs/findings.md explains, or remove the comment'
@@ -373,7 +373,7 @@ def texts(draw: st.DrawFn) -> str:
 def test_the_place_of_every_finding_exists_and_equals_its_path(text: str) -> None:
     """Where it is, another reader of YAML finds the name or the value that the path leads to."""
     lines = text.splitlines()
-    for one in reviewed(text).findings:
+    for one in review_text(text).findings:
         found: Any = YAML().load(text)
         *steps, last = [part.strip(".") for part in re.findall(r"\[\d+\]|[^.\[]+", one.path)]
         for step in steps:
@@ -399,7 +399,7 @@ def test_the_place_of_every_finding_exists_and_equals_its_path(text: str) -> Non
     ],
 )
 def test_padded_text_for_a_numeric_key_of_a_target_is_a_warning(text: str, expected: list[str]) -> None:
-    result = reviewed(
+    result = review_text(
         "table: {key: {PK: S, SK: N}}\n"
         'entities: {A: {key: {PK: "A#{a}", SK: "{n}"}}, B: {key: {PK: "B#{a}", SK: "{rank}"}, derived: true}}\n'
         f'projections: {{r: {{from: A, bind: {{rank: "{text}"}}, aggregate: {{into: B, set: {{n: count}}}}}}}}\n'

@@ -240,9 +240,9 @@ def test_change_of_an_included_file_is_noticed(tmp_path: Path) -> None:
         lambda: (tmp_path / "orders" / "c.yaml").write_text("projections: {} # changed\n"),
         lambda: (tmp_path / "orders" / "c.yaml").unlink(),
     ):
-        assert [file.changed(), file.changed()] == [False, False]
+        assert [file.has_changed(), file.has_changed()] == [False, False]
         change()
-        assert [file.changed(), file.changed(), file.changed()] == [False, True, False]
+        assert [file.has_changed(), file.has_changed(), file.has_changed()] == [False, True, False]
 
 
 def test_rules_of_a_test_are_read_again_after_a_change_of_an_included_file(tmp_path: Path) -> None:

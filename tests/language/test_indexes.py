@@ -69,7 +69,7 @@ def test_index_shows_its_keys_and_those_of_the_table_besides_what_it_projects() 
     expected = {"I0": None, "I1": {"PK", "SK", "a"}, "I2": {"PK", "SK", "n", "x"}}
     table, schema = rules.completed().tables["main"], Program(rules.document()).tables["main"]
     assert {index: table.shown(index) for index in table.indexes} == expected
-    assert {index: schema.shown(index) for index in schema.indexes} == expected
+    assert {index: schema.projected_names(index) for index in schema.indexes} == expected
     assert schema.local == {"I2"}
 
 

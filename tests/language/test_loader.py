@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from projections.errors import RulesError
 from projections.language import including, loader, source
-from projections.language.review import reviewed
+from projections.language.review import review_text
 
 RULES = Path(__file__).parent / "rules"
 GOOD = sorted(path for path in RULES.glob("*.yaml") if not path.name.startswith("broken"))
@@ -157,7 +157,7 @@ def test_a_check_takes_time_in_proportion_to_the_number_of_rules() -> None:
 
     def calls(count: int) -> int:
         profile = cProfile.Profile()
-        found = profile.runcall(reviewed, many(count))
+        found = profile.runcall(review_text, many(count))
         assert found.findings == ()
         return int(pstats.Stats(profile).total_calls)  # type: ignore[attr-defined]
 
@@ -167,7 +167,7 @@ def test_a_check_takes_time_in_proportion_to_the_number_of_rules() -> None:
 
 def test_a_section_has_a_limited_number_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(including, "_MOST_ENTRIES", 8)
-    assert reviewed(many(2)).findings == ()
+    assert review_text(many(2)).findings == ()
     assert problems(many(3)) == [
         "18:3: projections: has 12 entries, and the limit is 8: divide the rules by table, and deploy each part as a stack"
     ]

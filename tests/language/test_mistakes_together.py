@@ -15,7 +15,7 @@ from breaking import Broken, broken
 from projections.errors import RulesError
 from projections.language.findings.kinds import Finding
 from projections.language.loader import loads
-from projections.language.review import reviewed
+from projections.language.review import review_text
 from projections.language.source import read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ def data_of(path: Path) -> dict[str, Any]:
 
 
 def mistakes(data: dict[str, Any]) -> list[Finding]:
-    found = [*reviewed(json.dumps(data)).findings]
+    found = [*review_text(json.dumps(data)).findings]
     assert {one.code for one in found} <= {"mistake"}
     return found
 
@@ -93,8 +93,10 @@ projections:
 
 def messages(rules: str, base: str = BASE) -> list[str]:
     return [
-        f"{one.path}: {one.severity}: {one.reason}" for one in reviewed(base + rules).findings if one.code != "mistake"
-    ] + [f"{one.path}: {one.reason}" for one in reviewed(base + rules).findings if one.code == "mistake"]
+        f"{one.path}: {one.severity}: {one.reason}"
+        for one in review_text(base + rules).findings
+        if one.code != "mistake"
+    ] + [f"{one.path}: {one.reason}" for one in review_text(base + rules).findings if one.code == "mistake"]
 
 
 def test_a_misspelt_name_is_only_guessed_if_its_value_fits() -> None:

@@ -8,7 +8,7 @@ import pytest
 from emulators import ROOT
 from ruamel.yaml import YAML
 
-from projections.language.review import reviewed
+from projections.language.review import review_text
 
 EXAMPLES = YAML(typ="safe").load((ROOT / "tests/docs/findings.yaml").read_text(encoding="utf-8"))["rules"]
 
@@ -54,13 +54,13 @@ def test_the_example_has_the_finding_and_the_nearest_rules_do_not(
 ) -> None:
     code = begins.partition("[")[2].rstrip("]")
     text = EXAMPLES[code]["example"]
-    found = [str(one).removeprefix("<rules>:") for one in reviewed(text).findings]
+    found = [str(one).removeprefix("<rules>:") for one in review_text(text).findings]
     assert found[0].startswith(begins)
     assert words in found[0]
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    assert [one.code for one in reviewed(text).findings] == []
+    assert [one.code for one in review_text(text).findings] == []
 
 
 DERIVED = """\
@@ -76,8 +76,8 @@ queries:
 
 
 def test_names_that_no_rule_writes_are_reported_with_the_nearest_one() -> None:
-    assert reviewed(DERIVED).findings == ()
-    (one,) = reviewed(DERIVED.replace("[title]}\n", "[titel]}\n")).findings
+    assert review_text(DERIVED).findings == ()
+    (one,) = review_text(DERIVED.replace("[title]}\n", "[titel]}\n")).findings
     assert str(one) == (
         "<rules>:8:45: queries.one.attributes[0]: warning [unknown-attribute]: Meta items have no attribute titel: only "
         'rules write them, and no rule writes titel → correct the name (did you mean "title"?)'
@@ -87,8 +87,8 @@ def test_names_that_no_rule_writes_are_reported_with_the_nearest_one() -> None:
 def test_rules_without_queries_have_no_findings_about_them() -> None:
     text = DERIVED.partition("queries:")[0].replace("[PK, SK]}", "[PK, SK], indexes: {GSI1: [GSI1PK]}}")
     static = '  byPost: {from: Post, index: {GSI1PK: "POST#{post}"}}\n'
-    assert reviewed(text + static).findings == ()
-    (one,) = reviewed(text + static + "queries:\n  all: {find: Post, by: [user]}\n").findings
+    assert review_text(text + static).findings == ()
+    (one,) = review_text(text + static + "queries:\n  all: {find: Post, by: [user]}\n").findings
     assert one.code == "unused-index"
 
 
@@ -103,16 +103,16 @@ projections:
 queries:
   post: {get: Post, by: [post]}
 """
-    assert "unused-index" not in [one.code for one in reviewed(text).findings]
+    assert "unused-index" not in [one.code for one in review_text(text).findings]
 
 
 def test_a_comment_accepts_a_query_that_a_scan_answers() -> None:
     text = DERIVED + "  # check: ignore unanswered-query\n  export: {find: Post}\n"
-    assert [one.code for one in reviewed(text).findings] == []
+    assert [one.code for one in review_text(text).findings] == []
 
 
 def test_what_is_offered_is_valid_json_and_yaml_beside_the_finding() -> None:
-    (one,) = reviewed(DERIVED + "  all: {find: Post}\n").findings
+    (one,) = review_text(DERIVED + "  all: {find: Post}\n").findings
     assert one.paste.splitlines()[0] == "table:"
     assert str(one).endswith("\n".join("    " + line for line in one.paste.splitlines()))
     assert json.loads(json.dumps(one.paste)) == one.paste

@@ -17,7 +17,7 @@ from projections.language.facts import inputs, is_number, origins, paths_read
 from projections.language.keys import ItemKey
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.language.review import reviewed
+from projections.language.review import review_text
 from projections.language.syntax import LanguageError
 from projections.language.values import lookup
 from projections.testing.oracle.oracle_rules import _source
@@ -165,7 +165,7 @@ def test_origins_and_rehearsals_read_the_names() -> None:
 
 def test_findings_see_expressions() -> None:
     text = RULES % ("{GSI1SK: qty + 1}", "rent", "a")
-    found = [str(one) for one in reviewed(text).findings]
+    found = [str(one) for one in review_text(text).findings]
     assert any("wrong-type" in one and "qty + 1 is a number" in one for one in found)
 
 

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from projections.cli.main import main
-from projections.language.access.proposals import merged
+from projections.language.access.proposals import merge
 
 RULES = """\
 table: {key: [PK, SK]}
@@ -53,6 +53,6 @@ def test_the_proposal_is_in_the_json_and_check_accepts_it(tmp_path: Path, capsys
     assert offered["yaml"] == finding["paste"]
     assert offered["writeUnits"] == {"of": "Post", "put": [1, 3], "edit": [1, 5]}
     yaml = YAML(typ="safe")
-    path.write_text(json.dumps(merged(yaml.load(RULES), yaml.load(offered["yaml"]))))
+    path.write_text(json.dumps(merge(yaml.load(RULES), yaml.load(offered["yaml"]))))
     code, output = checked(capsys, path, "--json", "--fail-on", "note")
     assert (code, [one["code"] for one in json.loads(output)["findings"]]) == (0, [])

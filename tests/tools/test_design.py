@@ -17,7 +17,7 @@ from projections.inspect.design.checklist import design_of
 from projections.inspect.design.markdown import markdown
 from projections.inspect.design.table_design import Check, Design
 from projections.language.loader import loads
-from projections.language.review import reviewed
+from projections.language.review import review_text
 from projections.language.templates import Template
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +79,7 @@ GOOD: dict[str, Any] = {
 def designed(document: dict[str, Any]) -> Design:
     text = json.dumps(document)
     rules = loads(text)
-    return design_of(rules, "rules.yaml", reviewed(text))
+    return design_of(rules, "rules.yaml", review_text(text))
 
 
 def checks(document: dict[str, Any]) -> dict[str, Check]:
@@ -237,7 +237,7 @@ def test_accepted_finding_is_justified() -> None:
     assert place in text
     accepted = text.replace(place, place + " # check: ignore hot-partition")
     for content, status in ((text, "not met"), (accepted, "accepted")):
-        found = design_of(loads(content), "social.yaml", reviewed(content, "social.yaml")).checks
+        found = design_of(loads(content), "social.yaml", review_text(content, "social.yaml")).checks
         (check,) = [one for one in found if one.line.startswith("Partition keys with")]
         assert check.status == status
     assert check.details[-1].endswith(
@@ -249,7 +249,7 @@ def test_accepted_requests_are_justified() -> None:
     text = (ROOT / "projections/rules/social.yaml").read_text()
     accepted = re.sub(r"(?m)^(  (?:feed|mostLiked): .*)$", r"\1 # check: ignore several-requests", text)
     for content, status in ((text, "decide"), (accepted, "accepted")):
-        found = design_of(loads(content), "social.yaml", reviewed(content)).checks
+        found = design_of(loads(content), "social.yaml", review_text(content)).checks
         assert [one.status for one in found if one.line.startswith("Each access pattern is one")] == [status]
 
 
@@ -268,7 +268,7 @@ queries:
 def test_accepted_filter_is_named_with_the_line_of_its_comment() -> None:
     one = FILTERED.split("  hidden:")[0]
     for text, status in ((one, "accepted"), (FILTERED, "not met"), (one.replace("check:", "uncheck:"), "not met")):
-        checks = design_of(loads(text), "rules.yaml", reviewed(text, "rules.yaml")).checks
+        checks = design_of(loads(text), "rules.yaml", review_text(text, "rules.yaml")).checks
         (check,) = [one for one in checks if one.line.startswith("Each access pattern is one")]
         assert check.status == status
         place = " Accepted in rules.yaml:7"
@@ -276,7 +276,7 @@ def test_accepted_filter_is_named_with_the_line_of_its_comment() -> None:
             one for one in check.details if "uncheck" not in text and one.startswith("drafts ")
         ]
         assert not any(place in one for one in check.details if one.startswith("hidden "))
-    page_text = markdown(design_of(loads(one), "rules.yaml", reviewed(one, "rules.yaml")))
+    page_text = markdown(design_of(loads(one), "rules.yaml", review_text(one, "rules.yaml")))
     assert "1 accepted." in page_text
     assert "Accepted in rules.yaml:7" in page_text
 
@@ -369,7 +369,7 @@ def test_dynamodb_charges_the_read_units_of_the_page(place: Place) -> None:
 def test_shipped_rules_have_a_design(path: Path) -> None:
     text = path.read_text()
     rules = loads(text, path.name)
-    design = design_of(rules, path.name, reviewed(text, path.name))
+    design = design_of(rules, path.name, review_text(text, path.name))
     found = markdown(design)
     for one in design.patterns:
         assert f"`{one.query.name}`" in found
@@ -395,7 +395,7 @@ def test_page_has_a_row_for_each_query_and_no_empty_columns(good: Design) -> Non
 def test_hostile_names_forge_nothing(tmp_path: Path) -> None:
     text = Path(asked(tmp_path)).read_text()
     rules = loads(text)
-    design = design_of(rules, EVIL, reviewed(text))
+    design = design_of(rules, EVIL, review_text(text))
     found = markdown(design)
     harmless(found)
     assert all(low == high for low, high in columns(found))

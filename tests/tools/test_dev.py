@@ -500,15 +500,15 @@ def test_reader_continues_after_the_last_record() -> None:
 
 def test_rule_file_has_changed_when_it_is_stable_again(rules: Path) -> None:
     file = Watched(rules)
-    assert not file.changed()
+    assert not file.has_changed()
     rules.write_text(RULES + "\n")
-    assert not file.changed(), "it may still be written"
-    assert file.changed()
-    assert not file.changed()
+    assert not file.has_changed(), "it may still be written"
+    assert file.has_changed()
+    assert not file.has_changed()
     rules.unlink()
-    assert not file.changed()
+    assert not file.has_changed()
     rules.write_text(RULES + "\n\n")
-    assert [file.changed(), file.changed(), file.changed()] == [False, True, False]
+    assert [file.has_changed(), file.has_changed(), file.has_changed()] == [False, True, False]
 
 
 def program(path: Path) -> Program:

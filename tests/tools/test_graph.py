@@ -17,7 +17,7 @@ from projections.inspect.graph.page import columns_of, page, panels
 from projections.language.findings.kinds import Finding
 from projections.language.loader import load, loads
 from projections.language.models import ACTIONS
-from projections.language.review import reviewed
+from projections.language.review import review_text
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -48,11 +48,11 @@ projections:
 
 def graph(path: Path) -> Graph:
     text = path.read_text()
-    return graph_of(loads(text, executable=False), path.name, reviewed(text, path.name).findings)
+    return graph_of(loads(text, executable=False), path.name, review_text(text, path.name).findings)
 
 
 def nasty() -> Graph:
-    return graph_of(loads(NASTY), "<title>&", reviewed(NASTY, "a<b").findings)
+    return graph_of(loads(NASTY), "<title>&", review_text(NASTY, "a<b").findings)
 
 
 # --- the model ---

@@ -16,7 +16,7 @@ import pytest
 from projections.inspect.graph.graph_model import Graph, graph_of
 from projections.inspect.graph.page import page
 from projections.language.loader import loads
-from projections.language.review import reviewed
+from projections.language.review import review_text
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -31,7 +31,7 @@ FILES = {
 
 def graph(name: str) -> Graph:
     text = FILES[name].read_text()
-    return graph_of(loads(text), FILES[name].name, reviewed(text, FILES[name].name).findings)
+    return graph_of(loads(text), FILES[name].name, review_text(text, FILES[name].name).findings)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from projections.init.proposal import Entity, Proposal, Rule, Sample, Table
 from projections.init.rule_file import rule_file
 from projections.language.loader import loads
 from projections.language.program import Program
-from projections.language.review import reviewed
+from projections.language.review import review_text
 
 TABLES: dict[str, Callable[[], tuple[Table, list[Item]]]] = {
     "social": lambda: (INDEXED, init_tables.social()),
@@ -276,7 +276,7 @@ def test_measures_of_a_sample_are_those_of_rules(name: str, values: list[Any], e
 def test_check_has_nothing_against_a_proposal_nor_against_its_rules_when_they_are_live(name: str) -> None:
     text = rule_file(proposal(name))
     for version in (text, text.replace("mode: shadow", "mode: live")):
-        assert [str(one) for one in reviewed(version).findings if one.severity != "note"] == []
+        assert [str(one) for one in review_text(version).findings if one.severity != "note"] == []
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -405,7 +405,7 @@ def test_names_with_a_dash_are_quoted_in_expressions() -> None:
 
 def accepted(found: Proposal) -> None:
     files = project_of_table("new", found, {"any": None})
-    assert [str(one) for one in reviewed(files["rules.yaml"]).findings if one.severity != "note"] == []
+    assert [str(one) for one in review_text(files["rules.yaml"]).findings if one.severity != "note"] == []
 
 
 def test_guards_are_no_attributes_and_their_rules_are_named() -> None:

@@ -223,7 +223,7 @@ def impossible(before: Deployment, after: Deployment) -> Iterator[str]:
                     )
             elif old.schema.indexes[name] != keys or (name in old.schema.local) != (name in table.schema.local):
                 yield f"the key of index {name} changes, which is impossible. Use a new index with another name"
-            elif old.schema.shown(name) != table.schema.shown(name):
+            elif old.schema.projected_names(name) != table.schema.projected_names(name):
                 yield (
                     f"the projection of index {name} changes, which is impossible. If the table's index has it already, "
                     "this only corrects the rules; otherwise use a new index with another name"

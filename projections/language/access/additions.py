@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from itertools import count
 from typing import Any
 
@@ -48,18 +49,18 @@ def additions(rules: Rules, query: Query, plan: Plan) -> Iterator[Addition]:
     if plan.verdict != "filtered":
         yield from _conditions(rules, query)
         yield from _period(rules, query)
-        yield from _declared(rules, query)
+        yield from _declarations(rules, query)
     if query.using is not None:
         freed, words = replace(query, using=None), f"remove `using: {query.using}`"
-        yield Addition(words, _changed(freed), freed)
-    yield from _projected(rules, query)
-    yield from _sorted(rules, query)
+        yield Addition(words, _query_data(freed), freed)
+    yield from _wider_projections(rules, query)
+    yield from _sort_keys(rules, query)
     shapes = list(_shapes(rules, query))
     for shape in shapes:
         yield from _on_existing(rules, query, shape)
     for shape in shapes:
         yield from _on_new(rules, query, shape)
-    yield from _copied(rules, query)
+    yield from _copies(rules, query)
     if query.consistent:
         words = "remove `consistent`, which neither global indexes nor derived values support"
         yield from _without(rules, replace(query, consistent=False), plan, words)
@@ -70,15 +71,19 @@ def additions(rules: Rules, query: Query, plan: Plan) -> Iterator[Addition]:
 # --- changes of the query ---
 
 
-def _changed(query: Query) -> Mapping[str, Any]:
+def _query_data(query: Query) -> Mapping[str, Any]:
     return {"queries": {query.name: query_form(query)}}
 
 
 def _without(rules: Rules, query: Query, plan: Plan, words: str) -> Iterator[Addition]:
     """Yield a query that demands less, alone and with what it needs."""
-    yield Addition(words, _changed(query), query)
-    for one in additions(rules, query, plan):
-        yield replace(one, sentence=f"{words}, and {one.sentence}", data={**one.data, **_changed(one.query)})
+    yield Addition(words, _query_data(query), query)
+    for addition in additions(rules, query, plan):
+        yield replace(
+            addition,
+            sentence=f"{words}, and {addition.sentence}",
+            data={**addition.data, **_query_data(addition.query)},
+        )
 
 
 def _conditions(rules: Rules, query: Query) -> Iterator[Addition]:
@@ -109,7 +114,7 @@ def _conditions(rules: Rules, query: Query) -> Iterator[Addition]:
                 f" (if all {path.entity} items have {' and '.join(names)}, add `required: [{', '.join(names)}]` to "
                 f"{path.entity} instead of testing {' and '.join(names)})"
             )
-        yield Addition(words, _changed(narrowed), narrowed)
+        yield Addition(words, _query_data(narrowed), narrowed)
 
 
 def _period(rules: Rules, query: Query) -> Iterator[Addition]:
@@ -118,20 +123,18 @@ def _period(rules: Rules, query: Query) -> Iterator[Addition]:
         return
     for path in _paths(rules, query):
         for part in path.partition:
-            for one in part.template.fields:
-                dated = one.expression is None and any(pipe.name == "date" for pipe in one.pipes)
-                if dated and query.ordered_by in (None, one.name):
-                    bounded = replace(query, range=one.name)
-                    words = (
-                        f"add `range: {one.name}`, because {path.name} has a partition for each period of {one.name}"
-                    )
-                    yield Addition(words, _changed(bounded), bounded)
+            for field in part.template.fields:
+                dated = field.expression is None and any(pipe.name == "date" for pipe in field.pipes)
+                if dated and query.ordered_by in (None, field.name):
+                    bounded = replace(query, range=field.name)
+                    words = f"add `range: {field.name}`, because {path.name} has a partition for each period of {field.name}"
+                    yield Addition(words, _query_data(bounded), bounded)
 
 
 # --- additions to indexes that exist ---
 
 
-def _declared(rules: Rules, query: Query) -> Iterator[Addition]:
+def _declarations(rules: Rules, query: Query) -> Iterator[Addition]:
     """Yield the declaration that the application writes key attributes of an index."""
     for path in _paths(rules, query):
         variables = key_variables(rules, path.entity)
@@ -147,7 +150,7 @@ def _declared(rules: Rules, query: Query) -> Iterator[Addition]:
             )
 
 
-def _projected(rules: Rules, query: Query) -> Iterator[Addition]:
+def _wider_projections(rules: Rules, query: Query) -> Iterator[Addition]:
     """Yield a wider projection of an index."""
     name = rules.entities[query.entities[0]].table
     table = rules.tables[name]
@@ -160,7 +163,7 @@ def _projected(rules: Rules, query: Query) -> Iterator[Addition]:
         words = (
             f"project all attributes into {index}"
             if wider.projection == "all"
-            else f"project {', '.join(one for one in wider.projection if one not in listed)} into {index}"
+            else f"project {', '.join(name for name in wider.projection if name not in listed)} into {index}"
         )
         yield Addition(
             f"{words} (use another name if {index} exists already: DynamoDB cannot change a projection)",
@@ -169,7 +172,7 @@ def _projected(rules: Rules, query: Query) -> Iterator[Addition]:
         )
 
 
-def _sorted(rules: Rules, query: Query) -> Iterator[Addition]:
+def _sort_keys(rules: Rules, query: Query) -> Iterator[Addition]:
     """Yield a sort key, of an index rule that has the right partitions, that begins with what the query sorts by."""
     named = _sorted_by(query)
     if named is None or len(query.entities) > 1:
@@ -183,7 +186,7 @@ def _sorted(rules: Rules, query: Query) -> Iterator[Addition]:
         old = rule.action.cases[path.case].set.get(attribute)
         separator = rules.tables[rules.entities[path.entity].table].separator
         fields = old.fields if old is not None else ()
-        rest = [str(one) for one in fields if one.name != named]
+        rest = [str(field) for field in fields if field.name != named]
         text = separator.join([_sort_text(rules, query, path.entity, named), *rest])
         cases = cases_document(rule.action.cases)
         cases[path.case][attribute] = text
@@ -204,15 +207,15 @@ class _Shape:
     """
 
     partition: str
-    sort: Mapping[str, str] = field(default_factory=dict)
+    sort: Mapping[str, str] = dataclass_field(default_factory=dict)
     plain: str | None = None
     words: str = ""
 
 
 def _sorted_by(query: Query) -> str | None:
     """Return the name that the sort key must begin with."""
-    given = {field.name for field in query.by}
-    return query.ordered_by if query.ordered_by not in (None, *given) else query.range
+    parameters = {field.name for field in query.by}
+    return query.ordered_by if query.ordered_by not in (None, *parameters) else query.range
 
 
 def _shapes(rules: Rules, query: Query) -> Iterator[_Shape]:
@@ -223,9 +226,9 @@ def _shapes(rules: Rules, query: Query) -> Iterator[_Shape]:
     separator = rules.tables[rules.entities[first].table].separator
     together = len(query.entities) > 1
     for prefix in _prefixes(query):
-        given = [str(Field(one.name, one.pipes)) for one in query.by]
-        if given:
-            yield _shape(rules, query, separator.join([prefix, *given]), "")
+        parameters = [str(Field(field.name, field.pipes)) for field in query.by]
+        if parameters:
+            yield _shape(rules, query, separator.join([prefix, *parameters]), "")
         elif not together:
             named = query.range
             if named and looks_like_time(named) and not _number_known(rules, query, first, named):
@@ -241,7 +244,7 @@ def _shapes(rules: Rules, query: Query) -> Iterator[_Shape]:
 
 def _month(rules: Rules, entity: str, name: str) -> str:
     """Return the template of a month, which reads the time as other templates of the rules do."""
-    pipes = _dated(rules, entity, name)
+    pipes = _date_pipes(rules, entity, name)
     if not pipes:
         return f"{{{name}|{MONTH}}}"
     declared = date_arguments(pipes[-1])[2]
@@ -249,14 +252,14 @@ def _month(rules: Rules, entity: str, name: str) -> str:
     return "{" + "|".join([name, *map(str, pipes[:-1]), month]) + "}"
 
 
-def _dated(rules: Rules, entity: str, name: str) -> tuple[Pipe, ...]:
+def _date_pipes(rules: Rules, entity: str, name: str) -> tuple[Pipe, ...]:
     """Return the pipes, the last of which is `date`, with which a rule reads an attribute; none if no rule does."""
     for rule in rules.projections.values():
         cases = rule.action.cases if isinstance(rule.action, Index) else ()
-        for template in (*rule.bind.values(), *(one for case in cases for one in case.set.values())):
-            for one in template.fields if entity in rule.sources else ():
-                if one.name == name and one.pipes and one.pipes[-1].name == "date":
-                    return one.pipes
+        for template in (*rule.bind.values(), *(template for case in cases for template in case.set.values())):
+            for field in template.fields if entity in rule.sources else ():
+                if field.name == name and field.pipes and field.pipes[-1].name == "date":
+                    return field.pipes
     return ()
 
 
@@ -327,7 +330,7 @@ def _on_existing(rules: Rules, query: Query, shape: _Shape) -> Iterator[Addition
         made = _made_for_rules(rules, name, keys)
         if keys.local or not made or used or len(keys.partition) != 1 or len(keys.sort) > 1:
             continue
-        written = _written(rules, query, shape, keys)
+        written = _index_rules(rules, query, shape, keys)
         if written is not None:
             words = f"put {' and '.join(query.entities)} items into {index}, whose keys they do not use yet"
             yield Addition(_with(words, shape, written), written, query, index=index)
@@ -348,7 +351,7 @@ def _on_new(rules: Rules, query: Query, shape: _Shape) -> Iterator[Addition]:
     for kind in kinds if sorted_by else [""]:
         keys = IndexKeys(((partition, "S"),), ((sort, kind),) if kind else ())
         keys = replace(keys, projection=_projection(rules, query, keys, ()))
-        written = _written(rules, query, shape, keys)
+        written = _index_rules(rules, query, shape, keys)
         if written is not None:
             words = f"add the index {index} with {' and '.join(query.entities)} items"
             data = {**_table(rules, name, {index: index_form(keys)}), **written}
@@ -361,7 +364,7 @@ def _with(words: str, shape: _Shape, written: Mapping[str, Any]) -> str:
     return f"{words}: {shape.words}" if shape.words else words
 
 
-def _written(rules: Rules, query: Query, shape: _Shape, keys: IndexKeys) -> dict[str, Any] | None:
+def _index_rules(rules: Rules, query: Query, shape: _Shape, keys: IndexKeys) -> dict[str, Any] | None:
     """Return an index rule for each entity of a query, or a declaration if the application can write the keys.
 
     None if the key attributes have other types.
@@ -391,7 +394,7 @@ def _written(rules: Rules, query: Query, shape: _Shape, keys: IndexKeys) -> dict
             form["where"] = query.where.document
         if rules.entities[entity].expires:
             form["expired"] = "retract"
-        added[_unused(f"{stem}Index", {*rules.projections, *added})] = {**form, "index": texts}
+        added[_free_name(f"{stem}Index", {*rules.projections, *added})] = {**form, "index": texts}
     return {**({"entities": declared} if declared else {}), **({"projections": added} if added else {})}
 
 
@@ -401,7 +404,7 @@ def _constant(rules: Rules, entity: str, texts: Mapping[str, str]) -> bool:
     variables = key_variables(rules, entity)
     return (
         entity not in creators(rules)
-        and not any(one.pipes for template in templates for one in template.fields)
+        and not any(field.pipes for template in templates for field in template.fields)
         and all(name in variables for template in templates for name in template.names)
     )
 
@@ -424,20 +427,22 @@ def _projection(rules: Rules, query: Query, keys: IndexKeys, listed: tuple[str, 
     if query.attributes is None:
         return "all"
     entities = [rules.entities[name] for name in query.entities]
-    names = [*query.attributes, *query.where.names, *(one.name for one in query.by)]
+    names = [*query.attributes, *query.where.names, *(field.name for field in query.by)]
     for entity in entities:
         names += entity.conditions.names
     own = {*keys.names, *(name for entity in entities for name in entity.key)}
     own |= frozenset.intersection(*(key_variables(rules, name) for name in query.entities))
-    found = dict.fromkeys([*listed, *(root(name) for name in names)])
-    needed = tuple(name for name in found if name not in own or name in listed)
+    wanted = dict.fromkeys([*listed, *(root(name) for name in names)])
+    needed = tuple(name for name in wanted if name not in own or name in listed)
     return needed or "keys_only"
 
 
 def _free(rules: Rules, table: Table) -> tuple[str, str, str]:
     """Return the name of a new index and of its key attributes, in the style of the table."""
     lower = table.partition[0].islower()
-    used = {name.upper() for name in (*table.indexes, *(one for keys in table.indexes.values() for one in keys.names))}
+    used = {
+        name.upper() for name in (*table.indexes, *(name for keys in table.indexes.values() for name in keys.names))
+    }
     used |= {name.upper() for rule in rules.projections.values() for name in rule.action.written}
     for number in count(1):
         names = f"GSI{number}", f"GSI{number}PK", f"GSI{number}SK"
@@ -450,24 +455,24 @@ def _free(rules: Rules, table: Table) -> tuple[str, str, str]:
 # --- a copy ---
 
 
-def _copied(rules: Rules, query: Query) -> Iterator[Addition]:
+def _copies(rules: Rules, query: Query) -> Iterator[Addition]:
     """Yield a copy under a key with the values that the caller gives."""
     (entity, *more) = query.entities
     declared = rules.entities[entity]
     table = rules.tables[declared.table]
     if more or not query.by or table.sort is None or {table.partition[1], table.sort[1]} != {"S"}:
         return
-    if any(one.pipes for one in query.by) or query.range not in (None, _sorted_by(query)):
+    if any(field.pipes for field in query.by) or query.range not in (None, _sorted_by(query)):
         return
-    given = [one.name for one in query.by]
-    into = _unused(f"{entity}By{''.join(name[0].upper() + name[1:] for name in given)}", rules.entities)
+    parameters = [field.name for field in query.by]
+    into = _free_name(f"{entity}By{''.join(name[0].upper() + name[1:] for name in parameters)}", rules.entities)
     named = [name] if (name := _sorted_by(query)) else []
     if name is not None and not is_whole(rules, entity, name):
         return
     number = name is not None and _number_known(rules, query, entity, name)
-    rest = [name for name in dict.fromkeys([*named, *_variables(rules, entity)]) if name not in given]
+    rest = [name for name in dict.fromkeys([*named, *_variables(rules, entity)]) if name not in parameters]
     key = {
-        table.partition[0]: table.separator.join([into.upper(), *("{" + name + "}" for name in given)]),
+        table.partition[0]: table.separator.join([into.upper(), *("{" + name + "}" for name in parameters)]),
         table.sort[0]: table.separator.join("{" + name + "}" for name in rest) or into.upper(),
     }
     attributes = (
@@ -487,7 +492,7 @@ def _copied(rules: Rules, query: Query) -> Iterator[Addition]:
         f"keep a copy of each {entity} under a key that is made of the values in `by`{words}",
         {
             "entities": {into: {**place, "key": key}},
-            "projections": {_unused(f"{query.name}Copy", rules.projections): rule},
+            "projections": {_free_name(f"{query.name}Copy", rules.projections): rule},
         },
         query,
     )
@@ -508,5 +513,5 @@ def _table(rules: Rules, name: str, indexes: Mapping[str, Any]) -> dict[str, Any
     return {"table": form} if list(rules.tables) == [SINGLE] else {"tables": {name: form}}
 
 
-def _unused(name: str, names: Any) -> str:
-    return name if name not in names else next(one for n in count(2) if (one := f"{name}{n}") not in names)
+def _free_name(name: str, names: Any) -> str:
+    return name if name not in names else next(free for n in count(2) if (free := f"{name}{n}") not in names)

@@ -50,22 +50,22 @@ def known_of(rules: Rules, query: Query, entity: str) -> Known:
     """Return what holds for every item of an entity that is part of the answer."""
     declared = rules.entities[entity]
     variables = key_variables(rules, entity)
-    given = [*query.parameters, *(name for name in (query.range, query.ordered_by) if name)]
+    names = [*query.parameters, *(name for name in (query.range, query.ordered_by) if name)]
     patterns = [query.where, declared.conditions]
-    present = frozenset([*always_present(rules, entity), *given])
-    return Known(tuple(patterns), present, frozenset([*variables, *given]))
+    present = frozenset([*always_present(rules, entity), *names])
+    return Known(tuple(patterns), present, frozenset([*variables, *names]))
 
 
 def attempt(rules: Rules, query: Query, path: Path) -> Plan | Failure:
     """Return the plan of a query on a path."""
-    one = _Attempt(rules, query, path)
+    trial = _Attempt(rules, query, path)
     try:
-        found = one.plan()
+        plan = trial.plan()
     except _FailureError as failure:
         return Failure(path, failure.reason, failure.stage)
-    if reason := one.missing():
+    if reason := trial.missing():
         return Failure(path, reason, COVERAGE, incomplete=True)
-    return found
+    return plan
 
 
 class _Attempt:
@@ -96,7 +96,7 @@ class _Attempt:
                 CONSISTENCY,
             )
         fixed, sort = self._sort()
-        descending, sort = self._ordered(sort)
+        descending, sort = self._order(sort)
         whole = sort is None and len(fixed) == len(path.sort)
         request = Request(
             table=self._table,
@@ -138,10 +138,10 @@ class _Attempt:
             if isinstance(piece, str):
                 text.append(piece)
                 continue
-            found: str | Field | Buckets | Periods | None = self._determined(piece)
-            if found is None:
-                found = self._fan(piece)
-            if found is None:
+            text_part: str | Field | Buckets | Periods | None = self._value_of(piece)
+            if text_part is None:
+                text_part = self._fan(piece)
+            if text_part is None:
                 name = self.path.index or "the table"
                 raise _FailureError(
                     f"the partition key of {name} is {part.attribute}"
@@ -149,16 +149,16 @@ class _Attempt:
                     else f"the partition key of {name}, {part.attribute} = {part.template.text}, needs {piece.name}",
                     PARTITION,
                 )
-            text.append(found)
+            text.append(text_part)
         self._note_exact(part.template)
         return KeyEquals(part.attribute, part.kind, tuple(text))
 
-    def _determined(self, field: Field) -> str | Field | None:
+    def _value_of(self, field: Field) -> str | Field | None:
         """Return the value of a field: the caller's, or a text; None if it is not known, or computed."""
         if field.expression is not None:
             return None
-        for given in self.query.by:
-            if given.name == field.name and field.pipes[: len(given.pipes)] == given.pipes:
+        for parameter in self.query.by:
+            if parameter.name == field.name and field.pipes[: len(parameter.pipes)] == parameter.pipes:
                 return Field(field.name, field.pipes)
         value = self._constants.get(field.name)
         if value is None:
@@ -170,11 +170,11 @@ class _Attempt:
 
     @cached_property
     def _constants(self) -> Mapping[str, Mapping[str, object]]:
-        found: dict[str, Mapping[str, object]] = {}
+        constants: dict[str, Mapping[str, object]] = {}
         for pattern in self.known.patterns:
             for name, value in pattern.constants.items():
-                found[name] = wire(value)
-        return found
+                constants[name] = wire(value)
+        return constants
 
     def _fan(self, field: Field) -> Buckets | Periods | None:
         for pipe in field.pipes:
@@ -210,11 +210,11 @@ class _Attempt:
                     continue
                 if after and not (field.pipes and field.pipes[-1].name in ("date", "bucket", "pad", "invert")):
                     self.assumes[f"{field.name} has no {after[0]}"] = None
-            given = by.get(field.name)
+            parameter = by.get(field.name)
             if field.pipes == ():
                 self.single.add(field.name)
                 self._note_type(field.name)
-            if field.pipes == () or (given is not None and given.pipes == field.pipes):
+            if field.pipes == () or (parameter is not None and parameter.pipes == field.pipes):
                 self.exact.add(field.name)
 
     def _note_type(self, name: str) -> None:
@@ -233,8 +233,8 @@ class _Attempt:
             text: list[str | Field | Buckets | Periods] = []
             pieces = part.template.parts
             for position, piece in enumerate(pieces):
-                found = piece if isinstance(piece, str) else self._determined(piece)
-                if found is None:
+                text_part = piece if isinstance(piece, str) else self._value_of(piece)
+                if text_part is None:
                     assert isinstance(piece, Field)
                     following = pieces[position + 1] if position + 1 < len(pieces) else None
                     after = following if isinstance(following, str) else ""
@@ -242,14 +242,14 @@ class _Attempt:
                     return tuple(fixed), SortRange(
                         part.attribute, part.kind, tuple(text), piece, rest=following is not None, after=after
                     )
-                text.append(found)
+                text.append(text_part)
             self._note_exact(part.template)
             fixed.append(KeyEquals(part.attribute, part.kind, tuple(text)))
         return tuple(fixed), None
 
     # --- order and range ---
 
-    def _ordered(self, sort: SortRange | None) -> tuple[bool, SortRange | None]:
+    def _order(self, sort: SortRange | None) -> tuple[bool, SortRange | None]:
         """Return the direction of the request, and the sort range with the bounds that the caller gives."""
         query = self.query
         name = query.ordered_by
@@ -311,7 +311,7 @@ class _Attempt:
             frozenset([*self.known.scalar, *self.path.needs]),
         )
         if not implies(held, query.where):
-            open_ = [one for one in query.where.conditions if not implies(held, Pattern((one,), {}))]
+            open_ = [condition for condition in query.where.conditions if not implies(held, Pattern((condition,), {}))]
             yield describe(Pattern(tuple(open_), {}))
         for field in query.by:
             if field.name not in self.exact:
@@ -343,7 +343,7 @@ class _Attempt:
         path = self.path
         if path.index is not None:
             required = self.rules.entities[self.entity].required
-            for name in (one for one in path.undeclared if one not in required):
+            for name in (attribute for attribute in path.undeclared if attribute not in required):
                 value = f"{{{name}}}" if name in key_variables(self.rules, self.entity) else "…"
                 return (
                     f"it is not declared that {self.entity} items have the attribute {name}, a key of {path.index}; if the "
@@ -366,12 +366,12 @@ class _Attempt:
                     words = describe(pattern)
                     return f"{path.index} holds only items where {words}; if only these are meant, add this to `where`"
             for pattern in path.earlier:
-                if not self._excluded(pattern):
+                if not self._excludes(pattern):
                     words = describe(pattern)
                     return f"items where {words} have other keys in {path.index}, by an earlier case of {path.rule}"
-        return self._unprojected()
+        return self._projection_gap()
 
-    def _excluded(self, pattern: Pattern) -> bool:
+    def _excludes(self, pattern: Pattern) -> bool:
         if excludes(self.known, pattern):
             return True
         names = frozenset(pattern.names)
@@ -381,7 +381,7 @@ class _Attempt:
             return True
         return False
 
-    def _unprojected(self) -> str:
+    def _projection_gap(self) -> str:
         path, query = self.path, self.query
         if path.projection is None:
             return ""

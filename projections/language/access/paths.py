@@ -37,21 +37,21 @@ def bare_variables(rules: Rules, entity: str) -> frozenset[str]:
 @once
 def always_present(rules: Rules, entity: str) -> frozenset[str]:
     """Return the names that have a value on every item: key variables, `required`, and what a copy has from such names."""
-    found = {*key_variables(rules, entity), *rules.entities[entity].required}
+    names = {*key_variables(rules, entity), *rules.entities[entity].required}
     for rule in rules.projections.values():
         action = rule.action
         if isinstance(action, Compute) and rule.source == entity and rule.publishes and rule.where is None:
-            found.update(name for name, cases in action.set.items() if _always(cases))
+            names.update(name for name, cases in action.set.items() if _always(cases))
         if not isinstance(action, Copy) or rule.into != entity or not rule.publishes:
             continue
         source = always_present(rules, rule.source) if rule.source != entity else frozenset()
         if action.copies_all:
-            found |= source - not_copied(rules, rule)
-        found.update(target for target, one in action.carried.items() if one.path in source)
+            names |= source - not_copied(rules, rule)
+        names.update(target for target, attribute_source in action.carried.items() if attribute_source.path in source)
         for target, value in action.values.items():
             if isinstance(value, Constant) or source.issuperset(value.names):
-                found.add(target)
-    return frozenset(found)
+                names.add(target)
+    return frozenset(names)
 
 
 def _always(cases: tuple[Computed, ...]) -> bool:
@@ -199,8 +199,8 @@ def _paths(rules: Rules, entity: str) -> Iterator[Path]:
                     tuple(parts[: len(keys.partition)]),
                     tuple(parts[len(keys.partition) :]),
                     rule=name,
-                    conditions=tuple(one for one in both if one is not None),
-                    earlier=tuple(one or EVERYTHING for one, _ in cases[:number]),
+                    conditions=tuple(pattern for pattern in both if pattern is not None),
+                    earlier=tuple(pattern or EVERYTHING for pattern, _ in cases[:number]),
                     projection=projection,
                     local=keys.local,
                     case=number,
@@ -215,15 +215,15 @@ def _paths(rules: Rules, entity: str) -> Iterator[Path]:
 @once
 def made_by_templates(rules: Rules, table: str) -> frozenset[str]:
     """Return the attributes of a table that templates make: for an index rule, or by `index_key`."""
-    found: set[str] = set()
+    attributes: set[str] = set()
     for rule in rules.projections.values():
         if isinstance(rule.action, Index) and rules.entities[rule.source].table == table:
-            found.update(rule.action.written)
+            attributes.update(rule.action.written)
     for entity in rules.entities.values():
         if entity.table == table:
             # `{at}` for the attribute `at` only declares that an entity has it: other entities may have it, too.
-            found.update(name for name, one in entity.index_key.items() if one.text != f"{{{name}}}")
-    return frozenset(found)
+            attributes.update(name for name, template in entity.index_key.items() if template.text != f"{{{name}}}")
+    return frozenset(attributes)
 
 
 def pattern_of(template: Template, separator: str, variables: frozenset[str]) -> KeyPattern:
@@ -254,24 +254,28 @@ def neighbours(rules: Rules, request: Request, own: Path, bare: frozenset[str] =
     separator = rules.tables[table].separator
     keys = [key for key in (*request.partition, *request.fixed) if key.kind == "S"]
     shapes = [(key.attribute, _shape(key.text, separator, bare)) for key in keys]
-    found: set[str] = set()
-    for path, patterns in _held(rules, table, request.index):
+    neighbour_names: set[str] = set()
+    for path, patterns in _paths_with_patterns(rules, table, request.index):
         name = path.entity
-        if name in found or (name in request.entities and name != own.entity):
+        if name in neighbour_names or (name in request.entities and name != own.entity):
             continue
         if name == own.entity and (path.rule, path.case) == (own.rule, own.case):
             continue
         if any(overlap(shape, patterns[attribute]) is None for attribute, shape in shapes):
             continue
         if request.sort is None or _in_range(request.sort, patterns, separator, bare):
-            found.add(name)
+            neighbour_names.add(name)
             native = dict.fromkeys(part.attribute for part in path.parts if part.native)
             shown = name if name != own.entity else f"other {name} items, by another case of {path.rule}"
-            yield Neighbour(shown, tuple(one for one in native if one not in rules.entities[name].required))
+            yield Neighbour(
+                shown, tuple(attribute for attribute in native if attribute not in rules.entities[name].required)
+            )
 
 
 @once
-def _held(rules: Rules, table: str, index: str | None) -> tuple[tuple[Path, Mapping[str, KeyPattern]], ...]:
+def _paths_with_patterns(
+    rules: Rules, table: str, index: str | None
+) -> tuple[tuple[Path, Mapping[str, KeyPattern]], ...]:
     """Return the paths through an index, or the table, with the texts that each key attribute can have."""
     separator = rules.tables[table].separator
     paths = [
@@ -294,19 +298,19 @@ def sharing(rules: Rules, request: Request, own: Path) -> tuple[tuple[str, ...],
     A variable of a key lacks the separator: no item has a value with it, so it is assumed that the caller gives none.
     """
     bare = bare_variables(rules, own.entity)
-    found = list(neighbours(rules, request, own, bare))
+    neighbouring = list(neighbours(rules, request, own, bare))
     absent: dict[tuple[str, ...], list[str]] = {}
-    for one in found:
-        if one.native:
-            absent.setdefault(one.native, []).append(one.name)
+    for neighbour in neighbouring:
+        if neighbour.native:
+            absent.setdefault(neighbour.native, []).append(neighbour.name)
     assumed = [f"{', '.join(names)} items lack {' or '.join(native)}" for native, names in absent.items()]
-    if found != list(neighbours(rules, request, own)):
+    if neighbouring != list(neighbours(rules, request, own)):
         separator = rules.tables[rules.entities[own.entity].table].separator
-        assumed += [f"{name} has no {separator}" for name in _given(request) if name in bare]
-    return tuple(one.name for one in found if not one.native), tuple(assumed)
+        assumed += [f"{name} has no {separator}" for name in _parameter_names(request) if name in bare]
+    return tuple(neighbour.name for neighbour in neighbouring if not neighbour.native), tuple(assumed)
 
 
-def _given(request: Request) -> Iterator[str]:
+def _parameter_names(request: Request) -> Iterator[str]:
     """Yield the names of the caller's values in a request."""
     sort = () if request.sort is None else request.sort.prefix
     for text in (*(key.text for key in (*request.partition, *request.fixed)), sort):

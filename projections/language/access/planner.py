@@ -59,7 +59,7 @@ class Translated:
             yield replace(path, partition=parts[0], sort=parts[1])
 
     def _part(self, part: KeyPart) -> KeyPart:
-        fields = (self._field(one) if isinstance(one, Field) else one for one in part.template.parts)
+        fields = (self._field(piece) if isinstance(piece, Field) else piece for piece in part.template.parts)
         return replace(part, template=Template(part.template.text, tuple(fields)))
 
     def _field(self, field: Field) -> Field:
@@ -78,18 +78,18 @@ def copied_queries(rules: Rules, query: Query) -> Iterator[Translated]:
         copy = rule.action
         if not isinstance(copy, Copy) or rule.source != entity or copy.claimed or rule.each or not rule.publishes:
             continue
-        padded = _padded(rules, rule, copy)
+        padded = _padded_variables(rules, rule, copy)
         renaming = _renaming(rules, rule, copy, padded)
         try:
-            translated = _translated(query, rule, renaming)
+            translated = _translate(query, rule, renaming)
         except KeyError:
             continue
         yield Translated(name, translated, _missing(rules, query, entity, rule, copy), padded)
 
 
-def _padded(rules: Rules, rule: Projection, copy: Copy) -> Mapping[str, Field]:
+def _padded_variables(rules: Rules, rule: Projection, copy: Copy) -> Mapping[str, Field]:
     """Return the fields, of the copy's own attributes, that make padded variables of its key."""
-    found = {}
+    padded = {}
     for variable in key_variables(rules, rule.into):
         fields = rule.bind[variable].parts if variable in rule.bind else ()
         (field,) = fields if len(fields) == 1 else ("",)
@@ -97,8 +97,8 @@ def _padded(rules: Rules, rule: Projection, copy: Copy) -> Mapping[str, Field]:
             copied = {source.path: name for name, source in copy.carried.items()}
             copied |= {field.name: field.name} if copy.copies_all else {}
             if field.expression is None and field.name in copied and "." not in field.name:
-                found[variable] = Field(copied[field.name], field.pipes)
-    return found
+                padded[variable] = Field(copied[field.name], field.pipes)
+    return padded
 
 
 def _renaming(rules: Rules, rule: Projection, copy: Copy, padded: Mapping[str, Field]) -> Renaming:
@@ -114,15 +114,15 @@ def _renaming(rules: Rules, rule: Projection, copy: Copy, padded: Mapping[str, F
     if not copy.copies_all:
         return names.__getitem__
 
-    def renamed(name: str) -> str:
+    def name_of_copy(name: str) -> str:
         if name not in names and root(name) in other:
             raise KeyError(name)
         return names.get(name, name)
 
-    return renamed
+    return name_of_copy
 
 
-def _translated(query: Query, rule: Projection, name_of: Renaming) -> Query:
+def _translate(query: Query, rule: Projection, name_of: Renaming) -> Query:
     order = query.order
     if order is not None and order.name is not None:
         order = replace(order, name=name_of(order.name))
@@ -131,21 +131,23 @@ def _translated(query: Query, rule: Projection, name_of: Renaming) -> Query:
         query,
         entities=(rule.into,),
         by=tuple(Field(name_of(field.name), field.pipes) for field in query.by),
-        where=Pattern(tuple(_renamed(query.where.conditions, name_of, held)), {}),
+        where=Pattern(tuple(_rename_conditions(query.where.conditions, name_of, held)), {}),
         range=None if query.range is None else name_of(query.range),
         order=order,
         attributes=None if query.attributes is None else tuple(map(name_of, query.attributes)),
     )
 
 
-def _renamed(conditions: tuple[Condition, ...], name_of: Renaming, held: tuple[Condition, ...]) -> Iterator[Condition]:
+def _rename_conditions(
+    conditions: tuple[Condition, ...], name_of: Renaming, held: tuple[Condition, ...]
+) -> Iterator[Condition]:
     """Yield conditions on the copy. One that all copied items match is left out if the copy does not have its name."""
     for condition in conditions:
         try:
             if isinstance(condition, Test):
-                yield condition.renamed(name_of)
+                yield condition.rename(name_of)
             else:
-                yield Either(tuple(tuple(_renamed(branch, name_of, ())) for branch in condition.branches))
+                yield Either(tuple(tuple(_rename_conditions(branch, name_of, ())) for branch in condition.branches))
         except KeyError:
             if condition not in held:
                 raise
@@ -184,34 +186,35 @@ def plan(rules: Rules, query: Query) -> Plan:
     """Return the plan of a query without mistakes."""
     if len(query.entities) > 1:
         return _several_entities(rules, query)
-    found, failures = _tried(rules, query)
-    if found is None or found.verdict == "filtered":
-        divided = _divided(rules, query)
-        if divided is not None and (found is None or _rank(divided) < _rank(found)):
+    best, failures = _best_plan(rules, query)
+    if best is None or best.verdict == "filtered":
+        divided = _divide(rules, query)
+        if divided is not None and (best is None or _rank(divided) < _rank(best)):
             return divided
-    return found or _refused(query, failures)
+    return best or _refusal(query, failures)
 
 
-def _tried(rules: Rules, query: Query) -> tuple[Plan | None, list[Failure]]:
+def _best_plan(rules: Rules, query: Query) -> tuple[Plan | None, list[Failure]]:
     """Return the best plan of one entity's query, None if there is none, and the paths that failed."""
     (entity,) = query.entities
     outcomes = [attempt(rules, query, path) for path in _paths(rules, query, entity)]
-    found = [one for one in outcomes if isinstance(one, Plan)]
-    failures = [one for one in outcomes if isinstance(one, Failure)]
+    plans = [outcome for outcome in outcomes if isinstance(outcome, Plan)]
+    failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     if query.using is None:
         for copied in copied_queries(rules, query):
             outcomes = [attempt(rules, copied.query, path) for path in copied.paths(rules)]
-            for one in outcomes:
-                if isinstance(one, Failure):
-                    if one.stage > PARTITION and not one.incomplete:
-                        failures.append(replace(one, reason=f"{copied.query.entities[0]}, the copy: {one.reason}"))
+            for outcome in outcomes:
+                if isinstance(outcome, Failure):
+                    if outcome.stage > PARTITION and not outcome.incomplete:
+                        reason = f"{copied.query.entities[0]}, the copy: {outcome.reason}"
+                        failures.append(replace(outcome, reason=reason))
                     continue
                 if copied.missing:
                     path = next(iter(access_paths(rules, entity)))
                     failures.append(Failure(path, copied.missing, 4, incomplete=True))
                 else:
-                    found.append(replace(one, query=query, copy=copied.rule, translated=copied.query))
-    return min(found, key=_rank, default=None), failures
+                    plans.append(replace(outcome, query=query, copy=copied.rule, translated=copied.query))
+    return min(plans, key=_rank, default=None), failures
 
 
 def _paths(rules: Rules, query: Query, entity: str) -> Iterator[Path]:
@@ -234,7 +237,7 @@ def _count(request: Request) -> int:
     return count
 
 
-def _refused(query: Query, failures: list[Failure]) -> Plan:
+def _refusal(query: Query, failures: list[Failure]) -> Plan:
     if not failures:
         entity = query.entities[0]
         return Plan(query, "none", f"{entity} has no keys in {query.using}", entities=(entity,))
@@ -249,14 +252,14 @@ def _refused(query: Query, failures: list[Failure]) -> Plan:
 # --- several values of one name ---
 
 
-def _divided(rules: Rules, query: Query) -> Plan | None:
+def _divide(rules: Rules, query: Query) -> Plan | None:
     """Return the plan of one request for each combination of values that `where` lists; None if there is none."""
     choices = {
         condition: condition.alternatives
         for condition in query.where.conditions
         if isinstance(condition, Test)
         and len(condition.alternatives) > 1
-        and all(isinstance(one, Equals) for one in condition.alternatives)
+        and all(isinstance(alternative, Equals) for alternative in condition.alternatives)
     }
     combinations = list(product(*choices.values()))
     names = [condition.name for condition in choices]
@@ -269,13 +272,14 @@ def _divided(rules: Rules, query: Query) -> Plan | None:
     for values in combinations:
         chosen = {name.name: Test(name.name, (value,)) for name, value in zip(choices, values, strict=True)}
         conditions = tuple(
-            chosen.get(one.name, one) if isinstance(one, Test) else one for one in query.where.conditions
+            chosen.get(condition.name, condition) if isinstance(condition, Test) else condition
+            for condition in query.where.conditions
         )
-        one, _ = _tried(rules, replace(query, where=Pattern(conditions, {})))
-        if one is None or one.verdict == "filtered" or one.copy is not None:
+        best, _ = _best_plan(rules, replace(query, where=Pattern(conditions, {})))
+        if best is None or best.verdict == "filtered" or best.copy is not None:
             return None
-        plans.append(one)
-    requests = tuple(dict.fromkeys(request for one in plans for request in one.requests))
+        plans.append(best)
+    requests = tuple(dict.fromkeys(request for each_plan in plans for request in each_plan.requests))
     merged = query.order is not None and sorted_by is None
     if merged and len({_merge_key(request) for request in requests}) > 1:
         return None
@@ -287,7 +291,7 @@ def _divided(rules: Rules, query: Query) -> Plan | None:
         query.entities,
         rule=plans[0].rule,
         merged=merged,
-        assumes=tuple(dict.fromkeys(text for one in plans for text in one.assumes)),
+        assumes=tuple(dict.fromkeys(text for each_plan in plans for text in each_plan.assumes)),
     )
 
 
@@ -318,43 +322,43 @@ def _several_entities(rules: Rules, query: Query) -> Plan:
         return together
     plans = []
     for entity in query.entities:
-        one, failures = _tried(rules, replace(query, entities=(entity,), order=None))
-        if one is None or one.copy is not None:
+        best, failures = _best_plan(rules, replace(query, entities=(entity,), order=None))
+        if best is None or best.copy is not None:
             return together or replace(
-                _refused(query, failures), reason=f"{entity}: {_refused(query, failures).reason}"
+                _refusal(query, failures), reason=f"{entity}: {_refusal(query, failures).reason}"
             )
-        plans.append(one)
+        plans.append(best)
     if query.order is not None:
         return together or Plan(
             query, "none", f"no partition has {' and '.join(query.entities)}, so they have no common order"
         )
     apart = Plan(
         query,
-        "filtered" if any(one.verdict == "filtered" for one in plans) else "several",
+        "filtered" if any(each_plan.verdict == "filtered" for each_plan in plans) else "several",
         "one request for each entity",
-        tuple(request for one in plans for request in one.requests),
+        tuple(request for each_plan in plans for request in each_plan.requests),
         query.entities,
-        others=tuple(dict.fromkeys(other for one in plans for other in one.others)),
-        tests=tuple(dict.fromkeys(test for one in plans for test in one.tests)),
-        assumes=tuple(dict.fromkeys(text for one in plans for text in one.assumes)),
+        others=tuple(dict.fromkeys(other for each_plan in plans for other in each_plan.others)),
+        tests=tuple(dict.fromkeys(test for each_plan in plans for test in each_plan.tests)),
+        assumes=tuple(dict.fromkeys(text for each_plan in plans for text in each_plan.assumes)),
     )
-    return min((one for one in (together, apart) if one is not None), key=_rank)
+    return min((candidate for candidate in (together, apart) if candidate is not None), key=_rank)
 
 
 def _together(rules: Rules, query: Query) -> Plan | None:
     """Return the best plan that reads all entities from one partition."""
-    found = []
+    candidates = []
     indexes = dict.fromkeys(path.index for path in access_paths(rules, query.entities[0]))
     for index in indexes:
         plans: list[Plan] = []
         for entity in query.entities:
             own = replace(query, entities=(entity,), order=None)
             tries = [attempt(rules, own, path) for path in _paths(rules, own, entity) if path.index == index]
-            plans += [one for one in tries if isinstance(one, Plan)][:1]
+            plans += [outcome for outcome in tries if isinstance(outcome, Plan)][:1]
         first = plans[0].requests[0] if plans else None
         if first is None or len(plans) < len(query.entities):
             continue
-        requests = [one.requests[0] for one in plans]
+        requests = [each_plan.requests[0] for each_plan in plans]
         if any(request.partition != first.partition or request.fans for request in requests):
             continue
         path = next(path for path in access_paths(rules, query.entities[0]) if path.index == index)
@@ -371,14 +375,14 @@ def _together(rules: Rules, query: Query) -> Plan | None:
         if not any(neighbours(rules, whole, path)):
             request = whole  # nothing else is in the partition
         others, absent = sharing(rules, request, path)
-        tests = tuple(dict.fromkeys(test for one in plans for test in one.tests))
+        tests = tuple(dict.fromkeys(test for each_plan in plans for test in each_plan.tests))
         reason = f"the partition also holds {' and '.join(others)}" if others else ""
-        assumes = tuple(dict.fromkeys([*(text for one in plans for text in one.assumes), *absent]))
+        assumes = tuple(dict.fromkeys([*(text for each_plan in plans for text in each_plan.assumes), *absent]))
         verdict = "filtered" if others or tests else "one"
-        found.append(
+        candidates.append(
             Plan(query, verdict, reason, (request,), query.entities, others=others, tests=tests, assumes=assumes)  # type: ignore[arg-type]
         )
-    return min(found, key=_rank, default=None)
+    return min(candidates, key=_rank, default=None)
 
 
 def _common(requests: list[Request], path: Path) -> SortRange | None:

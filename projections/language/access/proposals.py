@@ -67,9 +67,9 @@ def proposal(
             continue
         again = planned(changed, addition.query)
         if again.verdict in EXACT and all(
-            VERDICTS.index(planned(changed, one).verdict) <= VERDICTS.index(planned(rules, one).verdict)
-            for one in others
-            if one != query
+            VERDICTS.index(planned(changed, other_query).verdict) <= VERDICTS.index(planned(rules, other_query).verdict)
+            for other_query in others
+            if other_query != query
         ):
             shown = "" if addition.index is not None else next(iter(unused.values()), "")
             text = block(addition.data)
@@ -91,14 +91,14 @@ class _Findings:
         if not rest:
             return self._rules
         try:
-            rules = _rules(merged(self._data, rest))
+            rules = _rules(merge(self._data, rest))
         except ValidationError:
             return "the rules would not be valid"
         if mistakes := [*analyse(rules), *unsupported(rules)]:
             return mistakes[0].message
         if self._before is None:
-            self._before = frozenset((code, path) for code, path, _ in _found(_rules(self._data)))
-        for code, path, words in _found(rules):
+            self._before = frozenset((code, path) for code, path, _ in _warnings(_rules(self._data)))
+        for code, path, words in _warnings(rules):
             if (code, path) not in self._before:
                 return f"{words} [{code}]"
         return rules
@@ -108,7 +108,7 @@ def _rules(data: Mapping[str, Any]) -> Rules:
     return Rules.from_document(data)
 
 
-def _found(rules: Rules) -> Iterator[tuple[str, object, str]]:
+def _warnings(rules: Rules) -> Iterator[tuple[str, object, str]]:
     """Yield the code, the place and the message of each error and warning of `check`."""
     for remark in rule_remarks(Facts(rules)):
         if remark.severity != "note":
@@ -122,10 +122,10 @@ def _data(rules: Rules) -> dict[str, Any]:
     return {**data, "table": tables[SINGLE]} if list(tables) == [SINGLE] else {**data, "tables": tables}
 
 
-def merged(data: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, Any]:
+def merge(data: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, Any]:
     """Return data with an addition: mappings are merged, any other value replaces the old one."""
-    found = dict(data)
+    joined = dict(data)
     for name, value in addition.items():
-        old = found.get(name)
-        found[name] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return found
+        old = joined.get(name)
+        joined[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return joined

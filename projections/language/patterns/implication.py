@@ -39,15 +39,15 @@ class Known:
 
     @property
     def tests(self) -> Iterator[Test]:
-        return (one for pattern in self.patterns for one in pattern.conditions if isinstance(one, Test))
+        return (test for pattern in self.patterns for test in pattern.conditions if isinstance(test, Test))
 
     @property
     def choices(self) -> Iterator[Either]:
-        return (one for pattern in self.patterns for one in pattern.conditions if isinstance(one, Either))
+        return (choice for pattern in self.patterns for choice in pattern.conditions if isinstance(choice, Either))
 
     def assuming(self, branch: tuple[Condition, ...], without: Either) -> Known:
         """Return what is known if this branch of a choice holds."""
-        rest = (one for pattern in self.patterns for one in pattern.conditions if one is not without)
+        rest = (condition for pattern in self.patterns for condition in pattern.conditions if condition is not without)
         return replace(self, patterns=(Pattern((*rest, *branch), {}),))
 
 
@@ -71,7 +71,7 @@ def known_present(known: Known, name: str) -> bool:
 
 def _condition_holds(known: Known, condition: Condition) -> bool:
     if isinstance(condition, Either):
-        if any(all(_condition_holds(known, one) for one in branch) for branch in condition.branches):
+        if any(all(_condition_holds(known, part) for part in branch) for branch in condition.branches):
             return True
     elif _test_holds(known, condition):
         return True
@@ -83,7 +83,7 @@ def _condition_holds(known: Known, condition: Condition) -> bool:
 
 def _condition_fails(known: Known, condition: Condition) -> bool:
     if isinstance(condition, Either):
-        if all(any(_condition_fails(known, one) for one in branch) for branch in condition.branches):
+        if all(any(_condition_fails(known, part) for part in branch) for branch in condition.branches):
             return True
     elif _test_fails(known, condition):
         return True
@@ -96,33 +96,35 @@ def _condition_fails(known: Known, condition: Condition) -> bool:
 def _test_holds(known: Known, test: Test) -> bool:
     if known.present & {test.name, *_longer(known.present, test.name)} and Exists(True) in test.alternatives:
         return True
-    if Exists(True) in test.alternatives and any(_compared_with(one, test.name) for one in known.tests):
+    if Exists(True) in test.alternatives and any(_compared_with(test_known, test.name) for test_known in known.tests):
         return True
     scalar = test.name in known.scalar
     return any(
-        all(any(_implies(held, wanted, scalar) for wanted in test.alternatives) for held in one.alternatives)
-        for one in known.tests
-        if one.name == test.name and one.alternatives
+        all(any(_implies(held, wanted, scalar) for wanted in test.alternatives) for held in test_known.alternatives)
+        for test_known in known.tests
+        if test_known.name == test.name and test_known.alternatives
     )
 
 
 def _compared_with(test: Test, name: str) -> bool:
     """Return whether items match a test only if they have this value, because another one is compared with it."""
-    return test.alternatives != () and all(isinstance(one, Compares) and name in one.names for one in test.alternatives)
+    return test.alternatives != () and all(
+        isinstance(alternative, Compares) and name in alternative.names for alternative in test.alternatives
+    )
 
 
 def _longer(names: Collection[str], name: str) -> list[str]:
-    return [one for one in names if one.startswith(name + ".")]
+    return [path for path in names if path.startswith(name + ".")]
 
 
 def _test_fails(known: Known, test: Test) -> bool:
-    if test.name in known.present and all(one == Exists(False) for one in test.alternatives):
+    if test.name in known.present and all(alternative == Exists(False) for alternative in test.alternatives):
         return True
     scalar = test.name in known.scalar
     return any(
-        all(_disjoint(held, other, scalar) for held in one.alternatives for other in test.alternatives)
-        for one in known.tests
-        if one.name == test.name
+        all(_disjoint(held, other, scalar) for held in test_known.alternatives for other in test.alternatives)
+        for test_known in known.tests
+        if test_known.name == test.name
     )
 
 
@@ -143,7 +145,7 @@ def _implies(held: Alternative, wanted: Alternative, scalar: bool) -> bool:
         case Equals(), Equals() | Affix() | Compares():
             return _fits(held.value, wanted)
         case Equals(), AnythingBut() if scalar:
-            return not any(_fits(held.value, one) for one in wanted.excluded)
+            return not any(_fits(held.value, constant) for constant in wanted.excluded)
         case Affix("prefix", text, False), Affix("prefix", shorter, False):
             return text.startswith(shorter)
         case Affix("suffix", text, False), Affix("suffix", shorter, False):
@@ -160,7 +162,7 @@ def _disjoint(held: Alternative, other: Alternative, scalar: bool) -> bool:
     if held == Exists(False) or other == Exists(False):
         return held != other
     if not scalar or held == Exists(True) or other == Exists(True):
-        return _excluded(held, other) or _excluded(other, held)
+        return _excludes(held, other) or _excludes(other, held)
     match held, other:
         case (Compares(), Equals()) | (Equals(), Compares()) if _names(held) or _names(other):
             return False
@@ -168,8 +170,8 @@ def _disjoint(held: Alternative, other: Alternative, scalar: bool) -> bool:
             return not _fits(held.value, other)
         case _, Equals():
             return not _fits(other.value, held)
-        case Affix("prefix", one, False), Affix("prefix", two, False):
-            return not one.startswith(two) and not two.startswith(one)
+        case Affix("prefix", first, False), Affix("prefix", two, False):
+            return not first.startswith(two) and not two.startswith(first)
         case Compares(), Compares():
             return _apart(held, other)
     return False
@@ -179,8 +181,8 @@ def _names(alternative: Alternative) -> tuple[str, ...]:
     return alternative.names if isinstance(alternative, Compares) else ()
 
 
-def _excluded(held: Alternative, other: Alternative) -> bool:
-    return isinstance(held, AnythingBut) and any(_implies(other, one, False) for one in held.excluded)
+def _excludes(held: Alternative, other: Alternative) -> bool:
+    return isinstance(held, AnythingBut) and any(_implies(other, constant, False) for constant in held.excluded)
 
 
 def _fits(value: Scalar, alternative: Alternative) -> bool:
@@ -214,12 +216,12 @@ def _bound_holds(held: Compares, sign: str, bound: Operand) -> bool:
     return False
 
 
-def _apart(one: Compares, other: Compares) -> bool:
+def _apart(first: Compares, other: Compares) -> bool:
     """Return whether no scalar is within both."""
-    types = {compared_type(one), compared_type(other)}
+    types = {compared_type(first), compared_type(other)}
     return types == {"N", "S"} or any(
         _bound_holds(first, _OPPOSITE[sign], bound)
-        for first, second in ((one, other), (other, one))
+        for first, second in ((first, other), (other, first))
         for sign, bound in second.bounds
     )
 
@@ -227,6 +229,6 @@ def _apart(one: Compares, other: Compares) -> bool:
 def compares_as_number(pattern: Pattern, name: str) -> bool:
     """Return whether every item that matches a pattern has a number in an attribute."""
     return any(
-        isinstance(one, Test) and one.name == name and all(compared_type(a) == "N" for a in one.alternatives)
-        for one in pattern.conditions
+        isinstance(test, Test) and test.name == name and all(compared_type(a) == "N" for a in test.alternatives)
+        for test in pattern.conditions
     )

@@ -58,8 +58,8 @@ def _conditions(
             )
         elif key == "$or":
             yield from _or(value, prefix, place, errors)
-        elif found := _no_name(key, value, prefix, branch):
-            errors.append(LanguageError(found, None, place))
+        elif reason := _no_name(key, value, prefix, branch):
+            errors.append(LanguageError(reason, None, place))
         elif (name := key_name(key)) is None:
             errors.append(LanguageError(quote_it(key), None, place))
         else:
@@ -93,7 +93,7 @@ def _no_name(key: str, value: Any, prefix: str, branch: bool) -> str:
     if word in _ELSEWHERE and (key[0] == "$" or prefix or branch):
         return f'unknown operator "{key}"{_instead(word, value, attribute)}; {quoted}'
     if prefix and key in _TYPES and not isinstance(value, Mapping):
-        return f"values have no types in a pattern: write {attribute}: {_shown(value)}; {quoted}"
+        return f"values have no types in a pattern: write {attribute}: {_text_of(value)}; {quoted}"
     return ""
 
 
@@ -138,12 +138,12 @@ def _instead(word: str, value: Any, attribute: str = "") -> str:
             ": the language of Lambda's filters does not have it. Text is compared as a whole, by prefix or by suffix; for "
             "more, let the application or a `compute` rule set an attribute to test"
         )
-    return f": write {attribute + ': ' if attribute else ''}{form.format(_shown(value))}"
+    return f": write {attribute + ': ' if attribute else ''}{form.format(_text_of(value))}"
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, list) and all(not isinstance(one, Mapping | list) for one in value):
-        return f"[{', '.join(map(_shown, value))}]"
+def _text_of(value: Any) -> str:
+    if isinstance(value, list) and all(not isinstance(element, Mapping | list) for element in value):
+        return f"[{', '.join(map(_text_of, value))}]"
     if isinstance(value, str):
         return value if value.isalnum() and not value.isdecimal() else f'"{value[:40]}"'
     return "…" if isinstance(value, Mapping | list) else _what(value)
@@ -151,7 +151,7 @@ def _shown(value: Any) -> str:
 
 def _is_pattern(value: Any) -> bool:
     return isinstance(value, Mapping) or (
-        isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
+        isinstance(value, list) and bool(value) and all(isinstance(element, Mapping) for element in value)
     )
 
 
@@ -197,10 +197,10 @@ def _alternative(value: Any, at: _At, errors: list[LanguageError], attribute: st
         if not isinstance(value, Mapping):
             return Equals(_scalar(value, "an alternative is a text, number, boolean, null or {operator: …}"))
         if any(map(is_comparison, value)):
-            found = comparison(value)
-            if isinstance(found, Compares) and attribute in found.names:
+            compared = comparison(value)
+            if isinstance(compared, Compares) and attribute in compared.names:
                 raise LanguageError(f"this compares {attribute} with itself")
-            return found
+            return compared
         if len(value) != 1:
             raise LanguageError("an alternative has one operator; write other operators as further alternatives")
         [(name, argument)] = value.items()
@@ -280,9 +280,9 @@ def _consistent(constants: Sequence[tuple[str, str | Decimal]]) -> None:
     signs = dict(constants)
     if len(signs) > 1 and "=" in signs:
         raise LanguageError("write only =, without other comparisons with constants")
-    for one, other in ((">", ">="), ("<", "<=")):
-        if one in signs and other in signs:
-            raise LanguageError(f"write one of {one} and {other}, or compare one of them with another value")
+    for strict, other in ((">", ">="), ("<", "<=")):
+        if strict in signs and other in signs:
+            raise LanguageError(f"write one of {strict} and {other}, or compare one of them with another value")
     least = signs.get(">", signs.get(">="))
     most = signs.get("<", signs.get("<="))
     if least is None or most is None:
@@ -300,7 +300,7 @@ def _operator(name: str, argument: Any) -> Alternative:
         case "numeric":
             return Compares(_bounds(argument))
         case "anything-but":
-            return AnythingBut(tuple(_excluded(argument)))
+            return AnythingBut(tuple(_exclusions(argument)))
     return _affix(name, argument)
 
 
@@ -313,7 +313,7 @@ def _affix(name: str, argument: Any) -> Affix:
     return Affix(name, str(argument), ignore_case)
 
 
-def _excluded(argument: Any) -> Iterator[Equals | Affix]:
+def _exclusions(argument: Any) -> Iterator[Equals | Affix]:
     if isinstance(argument, Mapping):
         known = ("prefix", "suffix", "equals-ignore-case")
         if len(argument) != 1 or next(iter(argument)) not in known:

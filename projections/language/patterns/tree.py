@@ -103,10 +103,12 @@ class Compares:
         """Whether `numeric` can express it."""
         return all(sign != "!=" and isinstance(operand, Decimal) for sign, operand in self.bounds)
 
-    def renamed(self, name_of: Callable[[str], str]) -> Compares:
+    def rename(self, name_of: Callable[[str], str]) -> Compares:
         """Return the same comparisons with values that have other names."""
-        renamed = (Named(name_of(one.name)) if isinstance(one, Named) else one for _, one in self.bounds)
-        return Compares(tuple((sign, one) for (sign, _), one in zip(self.bounds, renamed, strict=True)))
+        renamed = (
+            Named(name_of(operand.name)) if isinstance(operand, Named) else operand for _, operand in self.bounds
+        )
+        return Compares(tuple((sign, operand) for (sign, _), operand in zip(self.bounds, renamed, strict=True)))
 
     def fits(self, resolve: Resolve = lambda name, stored=False: None) -> Fits:
         """Return whether an element fits. Numbers are compared with numbers, and text with text by its code points,
@@ -130,11 +132,11 @@ class Compares:
         return within
 
     def __str__(self) -> str:
-        first, *rest = [_compared(sign, operand) for sign, operand in self.bounds]
+        first, *rest = [_comparison_words(sign, operand) for sign, operand in self.bounds]
         return " and ".join([first, *(text.removeprefix("is ") for text in rest)])
 
 
-def _compared(sign: str, operand: Operand) -> str:
+def _comparison_words(sign: str, operand: Operand) -> str:
     words = SIGNS[sign][1]
     if isinstance(operand, Named):
         return f"{'is equal to' if sign == '=' else words} {operand}"
@@ -156,7 +158,7 @@ class AnythingBut:
     excluded: tuple[Equals | Affix, ...]
 
     def __str__(self) -> str:
-        words = list(dict.fromkeys(str(one) for one in self.excluded))
+        words = list(dict.fromkeys(str(alternative) for alternative in self.excluded))
         if not all(word.startswith("is ") for word in words):
             return f"exists and none of it {_either(words)}"
         values = [word.removeprefix("is ") for word in words]
@@ -169,8 +171,12 @@ Alternative: TypeAlias = Equals | Affix | Compares | Exists | AnythingBut
 def compared_type(alternative: Alternative) -> str | None:
     """Return the type of the numbers or texts that an alternative puts in order, `N` or `S`; None if it does not do so."""
     if isinstance(alternative, Compares):
-        found = {"S" if isinstance(one, str) else "N" for _, one in alternative.bounds if not isinstance(one, Named)}
-        return next(iter(found), None)
+        kinds = {
+            "S" if isinstance(operand, str) else "N"
+            for _, operand in alternative.bounds
+            if not isinstance(operand, Named)
+        }
+        return next(iter(kinds), None)
     return None
 
 
@@ -199,12 +205,17 @@ class Test:
     @property
     def names(self) -> tuple[str, ...]:
         """Its name, then those that it compares with, each once."""
-        found = (name for one in self.alternatives if isinstance(one, Compares) for name in one.names)
-        return tuple(dict.fromkeys((self.name, *found)))
+        names = (
+            name for alternative in self.alternatives if isinstance(alternative, Compares) for name in alternative.names
+        )
+        return tuple(dict.fromkeys((self.name, *names)))
 
-    def renamed(self, name_of: Callable[[str], str]) -> Test:
+    def rename(self, name_of: Callable[[str], str]) -> Test:
         """Return the same test of an item on which values have other names."""
-        alternatives = (one.renamed(name_of) if isinstance(one, Compares) else one for one in self.alternatives)
+        alternatives = (
+            alternative.rename(name_of) if isinstance(alternative, Compares) else alternative
+            for alternative in self.alternatives
+        )
         return Test(name_of(self.name), tuple(alternatives))
 
     def compile(self) -> Callable[[Resolve], bool]:
@@ -217,18 +228,18 @@ class Test:
         texts: set[str] = set()
         fits: list[Fits] = []
         excluded: list[list[Fits]] = []
-        for one in self.alternatives:
-            match one:
+        for alternative in self.alternatives:
+            match alternative:
                 case Equals(str() as text):
                     texts.add(text)
                 case Equals() | Affix() | Compares():
-                    fits.append(one.fits())
+                    fits.append(alternative.fits())
                 case AnythingBut():
-                    excluded.append([each.fits() for each in one.excluded])
+                    excluded.append([each.fits() for each in alternative.excluded])
                 case Exists():
                     pass  # as `absent`
                 case _:
-                    assert_never(one)
+                    assert_never(alternative)
 
         def matches(resolve: Resolve) -> bool:
             value = resolve(name, True)
@@ -254,8 +265,10 @@ class Test:
         whether a wrong value is bad input does not depend on the order of alternatives.
         """
         names = self.names
-        related = [one for one in self.alternatives if isinstance(one, Compares) and one.names]
-        rest = tuple(one for one in self.alternatives if one not in related)
+        related = [
+            alternative for alternative in self.alternatives if isinstance(alternative, Compares) and alternative.names
+        ]
+        rest = tuple(alternative for alternative in self.alternatives if alternative not in related)
         others = Test(self.name, rest).compile() if rest else None
 
         def matches(resolve: Resolve) -> bool:
@@ -270,7 +283,9 @@ class Test:
             if value is None:
                 return False
             elements = list(_elements(value))
-            return any(fit(*element) for fit in [one.fits(read) for one in related] for element in elements)
+            return any(
+                fit(*element) for fit in [alternative.fits(read) for alternative in related] for element in elements
+            )
 
         return matches
 
