@@ -8,7 +8,7 @@ All arithmetic is decimal. Sums, differences and products are exact; a quotient,
 half-even to 38 digits. An expression has no value if a value that it needs is missing, even if another one is wrong, and
 none if it divides by zero.
 
-A path and a product, which most expressions are, compile to functions of their own, because they run for every record.
+A path, which most expressions are, compiles to a function of its own, because it runs for every record.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cached_property
+from math import prod
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from projections.errors import BadInput
@@ -125,8 +126,7 @@ class Expression:
     @property
     def is_negative(self) -> bool:
         """Whether it is a product with a constant below zero, such as `-stock`."""
-        product = _product(self.node)
-        return product is not None and product[1] < 0
+        return _sign(self.node) == -1
 
     @property
     def is_quotient(self) -> bool:
@@ -167,9 +167,6 @@ class Expression:
             return evaluate_text
         if self.path is not None:
             return _compile_path(text, self.path)
-        product = _product(node)
-        if product is not None:
-            return _compile_product(text, *product)
         number = _compile(text, node)
 
         def evaluate(resolve: Resolver) -> Decimal | None:
@@ -274,24 +271,16 @@ def _has_text(node: Node) -> bool:
     return node.name == "coalesce" and any(map(_has_text, node.inner))
 
 
-def _product(node: Node) -> tuple[list[Factor], Decimal] | None:
-    """Return the paths and the constant of a product; None if the tree is anything else, or the constant has no place."""
+def _sign(node: Node) -> int | None:
+    """Return -1 for a product with a constant below zero, 1 for another one; None if the tree is anything else."""
     if isinstance(node, Factor):
-        return ([node], Decimal(1)) if not node.as_text else None
+        return None if node.as_text else 1
     if isinstance(node, Constant):
-        return ([], node.value) if isinstance(node.value, Decimal) else None
-    if node.name == "negate":
-        inner = _product(node.inner[0])
-        return None if inner is None else (inner[0], -inner[1])
-    if node.name != "*":
+        return None if isinstance(node.value, str) else -1 if node.value < 0 else 1
+    signs = [_sign(argument) for argument in node.inner]
+    if node.name not in ("negate", "*") or None in signs:
         return None
-    left, right = map(_product, node.inner)
-    if left is None or right is None:
-        return None
-    try:
-        return [*left[0], *right[0]], EXACT.multiply(left[1], right[1])
-    except decimal.DecimalException:
-        return None
+    return prod(sign for sign in signs if sign is not None) * (-1 if node.name == "negate" else 1)
 
 
 # Evaluation
@@ -306,43 +295,6 @@ def _compile_path(text: str, path: str) -> Callable[[Resolver], Decimal | None]:
         return Decimal(number) if number is not None else _read(text, path, False, value)
 
     return evaluate
-
-
-def _compile_product(text: str, factors: list[Factor], constant: Decimal) -> Callable[[Resolver], Decimal | None]:
-    pairs = [(factor.path, factor.from_text) for factor in factors]
-    multiply = EXACT.multiply
-
-    def evaluate(resolve: Resolver) -> Decimal | None:
-        values = []
-        for path, from_text in pairs:  # all values first: if one is missing, a wrong one does not matter
-            value = resolve(path)
-            if value is None:
-                return None
-            values.append((path, from_text, value))
-        numbers = [
-            Decimal(value["N"]) if "N" in value else _read(text, path, from_text, value)
-            for path, from_text, value in values
-        ]
-        product = constant
-        try:
-            for number in numbers:
-                product = multiply(product, number)
-        except decimal.DecimalException:
-            return _wide_product(text, constant, numbers)
-        return product
-
-    return evaluate
-
-
-def _wide_product(text: str, constant: Decimal, numbers: list[Decimal]) -> Decimal:
-    """Return a product of more digits than a DynamoDB number has. Raises BadInput."""
-    product = constant
-    try:
-        for number in numbers:
-            product = _STEPS.multiply(product, number)
-        return _fit(product)
-    except decimal.DecimalException:
-        raise _too_long(text) from None
 
 
 def _fit(result: Decimal) -> Decimal:
