@@ -78,7 +78,7 @@ class _Candidate:
     """A candidate: its last observation, the number of observations, and whether it is known to be drift."""
 
     subject: str
-    look: tuple[str, str, str, bool]
+    look: Observation
     looks: int = 1
     drift: bool = False
 
@@ -110,7 +110,9 @@ class _Place:
     @classmethod
     def read(cls, text: str) -> _Place:
         fields = json.loads(text)
-        suspects = [_Candidate(**{**suspect, "look": tuple(suspect["look"])}) for suspect in fields.pop("suspects")]
+        suspects = [
+            _Candidate(**{**suspect, "look": Observation(*suspect["look"])}) for suspect in fields.pop("suspects")
+        ]
         return cls(**fields, suspects=suspects)
 
 
@@ -233,7 +235,7 @@ class _Round:
         """Examine the candidates of earlier runs: each is drift, or fine, or examined again."""
         old, self._place.suspects = self._place.suspects, []
         for suspect, finding in self._examine(old):
-            verdict, look = judge(Observation(*suspect.look), finding)
+            verdict, look = judge(suspect.look, finding)
             if verdict == FINE:
                 continue
             drift = suspect.drift or verdict == DRIFT or (look.steady and suspect.looks >= _MOST_LOOKS)
@@ -241,7 +243,7 @@ class _Round:
                 self.drifts += finding.drifts
             elif suspect.looks >= _MOST_LOOKS:
                 continue  # it changes constantly; the next round finds it again
-            self._place.suspects.append(_Candidate(suspect.subject, _state_of(look), suspect.looks + 1, drift))
+            self._place.suspects.append(_Candidate(suspect.subject, look, suspect.looks + 1, drift))
 
     def go_on(self) -> None:
         """Examine pages while there is time to examine candidates once more; at most all items once."""
@@ -272,19 +274,21 @@ class _Round:
             self._handler._sleep(self._handler._patience)
         try:
             for suspect, finding in self._examine(self._new):
-                verdict, look = judge(Observation(*suspect.look), finding)
+                verdict, look = judge(suspect.look, finding)
                 if verdict != FINE:
-                    self._place.suspects.append(_Candidate(suspect.subject, _state_of(look)))
+                    self._place.suspects.append(_Candidate(suspect.subject, look))
         except Transient:
             self._place.suspects += self._new
 
     def _page(self, table: str, images: Sequence[Image]) -> None:
         known = {suspect.subject for suspect in (*self._place.suspects, *self._new)}
         subjects = of_ledger(self._scope, images) if table == LEDGER else of_items(self._scope, table, images)
-        fresh = [_Candidate(text, ("", "", "", True)) for subject in subjects if (text := subject.text()) not in known]
+        fresh = [
+            _Candidate(text, Observation("", "", "")) for subject in subjects if (text := subject.text()) not in known
+        ]
         for suspect, finding in self._examine(fresh):
             if finding.drifts:
-                self._new.append(_Candidate(suspect.subject, _state_of(judge(None, finding)[1])))
+                self._new.append(_Candidate(suspect.subject, judge(None, finding)[1]))
         if table != LEDGER:
             self.items += len(images)
             self._place.items += len(images)
@@ -306,7 +310,3 @@ def _short(finding: Finding) -> Finding:
     drifts = tuple(drift for drift in finding.drifts if drift.kind != LEFT_OVER)
     state = blake2b(finding.state.encode(), digest_size=8).hexdigest() if finding.state else ""
     return replace(finding, state=state, drifts=drifts)
-
-
-def _state_of(look: Observation) -> tuple[str, str, str, bool]:
-    return look.state, look.known, look.image, look.steady

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from projections.engine.changes import without_marks
+from projections.engine.changes import without_stamps
 from projections.engine.copies import copies_of
 from projections.engine.groups import Group
 from projections.engine.guards import at_of, by_of
@@ -21,7 +21,7 @@ from projections.language.rules import ItemRule, LedgerRule, Rule
 from projections.language.values import plain
 from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift, Finding
-from projections.operations.verify.examine import bare, contributions_goal
+from projections.operations.verify.examine import contributions_goal
 from projections.operations.verify.verify_scope import COPY, SOURCE, Scope, Subject
 
 
@@ -243,7 +243,7 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
         return None
     entry = Entry.read(stored) if stored is not None else None
     recorded, goal = (
-        {rule: bare(without_marks(targets)) for rule, targets in contributions.items()}
+        {rule: without_stamps(targets) for rule, targets in contributions.items()}
         for contributions in (
             entry.contributions if entry is not None else {},
             contributions_goal(read.scope, entry, read.item, gone=read.image is None),

@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any
 
 from projections.engine.running import Run, one_by_one, slices
-from projections.operations.verify.drift import DRIFT, FINE, LEFT_OVER, Drift, Finding, Observation, judge
+from projections.operations.verify.drift import DRIFT, ENTRY, FINE, LEFT_OVER, Drift, Finding, Observation, judge
 from projections.operations.verify.examine import Examiner
 from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.verify_scope import GROUP, Subject
 
-DRIFTS, BUSY, LEFT = "drift", "busy", "left_over"
+DRIFTS, BUSY, LEFT, EXPLAINED = "drift", "busy", "left_over", "explained"
+"""Tables of differences. Of a group that is right, those that the drift of its entries explains are not reported."""
 
 AT_ONCE = 100
 """Subjects examined together: as many as one request can read."""
@@ -50,7 +51,7 @@ class Candidates:
             "steady INTEGER, push TEXT, drifts TEXT, stuck INTEGER)"
         )
         scratch.run("CREATE TABLE moving (push TEXT PRIMARY KEY)")
-        for table in (DRIFTS, BUSY, LEFT):
+        for table in (DRIFTS, BUSY, LEFT, EXPLAINED):
             scratch.run(f"CREATE TABLE {table} (subject TEXT, rule TEXT, target TEXT, shadow INTEGER, drift TEXT)")
             scratch.run(f"CREATE INDEX {table}_at ON {table} (rule, target)")
 
@@ -77,18 +78,13 @@ class Candidates:
         if rows:
             self._keep(rows)
 
-    @property
-    def waiting(self) -> int:
-        """The number of candidates."""
-        return int(self._scratch.one("SELECT count(*) FROM candidate"))
-
     def resolve(self) -> None:
         """Examine all candidates until each is fine, drift or busy."""
         new = self._scratch.one("SELECT count(*) FROM candidate WHERE state IS NULL")
         if new:
             self._examine_all()
         for _ in range(_MOST_OBSERVATIONS - 1):
-            if not self.waiting:
+            if not self._scratch.one("SELECT count(*) FROM candidate"):
                 return
             self._sleep(self._patience)
             self._examine_all()
@@ -99,11 +95,12 @@ class Candidates:
         self._scratch.run("DELETE FROM candidate")
 
     def drift(self, subject: Subject, drifts: Iterable[Drift], table: str = DRIFTS) -> None:
-        """Add drift, or busy subjects. Left over values have a table of their own."""
+        """Add drift, or busy subjects. Left over values have a table of their own, and explained differences."""
         rows: dict[str, list[tuple[Any, ...]]] = {}
         for drift in drifts:
             row = subject.text(), drift.rule, drift.target, int(drift.shadow), drift.text()
-            rows.setdefault(LEFT if drift.kind == LEFT_OVER else table, []).append(row)
+            explained = subject.kind == GROUP and drift.wrong == (ENTRY,)
+            rows.setdefault(LEFT if drift.kind == LEFT_OVER else EXPLAINED if explained else table, []).append(row)
         for name, table_rows in rows.items():
             self._scratch.fill(f"INSERT INTO {name} VALUES (?, ?, ?, ?, ?)", table_rows)
 
@@ -152,6 +149,7 @@ class Candidates:
             for subjects in slices((subject for subject in self.subjects(table) if subject.kind != GROUP), AT_ONCE):
                 self.add(subjects)
             self._scratch.run(f"DELETE FROM {table} WHERE NOT shadow")
+        self._scratch.run(f"DELETE FROM {EXPLAINED}")
 
     # One observation
 

@@ -107,7 +107,7 @@ class Drift:
     ledger: str = ""
     """The id of the other ledger whose guard the item has, if it has one."""
     raw: Any = field(default=None, hash=False)
-    """Of an entry: its actual and expected contributions, in the ledger's slots."""
+    """Of an entry: its actual and expected contributions, in the ledger's slots. Of a group: the slot, or a member's key."""
 
     def text(self) -> str:
         """Return the drift as JSON, for `read`."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from projections.engine.application import ApplicationItems
-from projections.engine.changes import GENERATION, SETTLED, without_marks
+from projections.engine.changes import without_stamps
 from projections.engine.copies import copies_of
 from projections.engine.embed_lists import references_of
 from projections.engine.embeds import Embedder, Fence, reference_of
@@ -23,7 +23,7 @@ from projections.engine.indexes import index_attributes
 from projections.engine.ledger_items import Entry, entry_key, fence_key
 from projections.engine.rejections import Failures
 from projections.engine.store import Image, ItemKey, Store, Value
-from projections.language.contribution import Contributed, Contributions
+from projections.language.contribution import Contributions
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
@@ -85,12 +85,10 @@ class Examiner:
         findings: dict[Subject, Finding] = {}
         for kind, of_kind in by_kind.items():
             findings.update(self._apart(self._kinds[kind], of_kind))
-        return {subject: self._with_sides(result) for subject, result in findings.items()}
-
-    def _with_sides(self, result: Finding) -> Finding:
-        if not result.drifts:
-            return result
-        return replace(result, drifts=tuple(self._scope.with_sides(drift) for drift in result.drifts))
+        for subject, result in findings.items():
+            if result.drifts:
+                findings[subject] = replace(result, drifts=tuple(map(self._scope.with_sides, result.drifts)))
+        return findings
 
     def _apart(
         self, examine: Callable[[Sequence[Subject]], Mapping[Subject, Finding]], subjects: Sequence[Subject]
@@ -145,9 +143,9 @@ class Examiner:
         drifts: list[Drift] = []
         for rule in sorted(self._scope.recorded & (held.keys() | goal.keys())):
             plainly = partial(showing.contribution, self._program.rules[rule])
-            olds, news = bare(without_marks(held.get(rule, {}))), bare(without_marks(goal.get(rule, {})))
+            olds, news = without_stamps(held.get(rule, {})), without_stamps(goal.get(rule, {}))
             for target in sorted(olds.keys() | news.keys()):
-                old, new = olds.get(target), news.get(target)
+                old, new = olds.get(target) or None, news.get(target) or None
                 if old != new:
                     kind = "entry missing" if old is None else "entry extra" if new is None else "entry stale"
                     at = entry.version or None if entry is not None else None
@@ -392,15 +390,6 @@ def _both(first: Finding, second: Finding) -> Finding:
         second.known if late else "",
         second.push if late else "",
     )
-
-
-def bare(targets: Mapping[str, Contributed]) -> dict[str, Contributed]:
-    """Return an entry's contributions to a rule's targets, without marks of settled amounts and of generations."""
-    bare = {
-        target: {slot: amount for slot, amount in contributed.items() if slot not in (SETTLED, GENERATION)}
-        for target, contributed in targets.items()
-    }
-    return {target: contributed for target, contributed in bare.items() if contributed}
 
 
 def differences(

@@ -43,15 +43,15 @@ from projections.language.contribution import Contributed, Contributions, Evalua
 from projections.language.contribution import digest as payload_digest
 from projections.language.keys import unescape
 from projections.language.program import LEDGER_SCHEMA
-from projections.language.rules import LedgerRule
+from projections.language.rules import AggregateRule, LedgerRule
 from projections.language.values import decode_order, encode_order, number_text
 from projections.operations.verify import showing
-from projections.operations.verify.candidates import BUSY, Candidates
+from projections.operations.verify.candidates import BUSY, DRIFTS, EXPLAINED, Candidates
 from projections.operations.verify.drift import ENTRY, ITEM, Drift
 from projections.operations.verify.drift import GROUP as GROUP_SIDE
 from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
 from projections.operations.verify.scanning import Scanner, Scratch, patiently
-from projections.operations.verify.verify_scope import GROUP, SOURCE, TARGET, Scope, Subject, group_of, source_of
+from projections.operations.verify.verify_scope import GROUP, SOURCE, Scope, Subject, group_of, source_of
 
 _Row: TypeAlias = tuple[Any, ...]
 """Of a group: its account, rule, target and version."""
@@ -135,7 +135,7 @@ class Groups:
         """
         self._accounts, self._generations = array("q"), array("q")
         query = "SELECT account, rule, target FROM compared WHERE at IS NULL ORDER BY account LIMIT ?"
-        for rows in self._batches(query, _MOST):
+        for rows in slices(self._scratch.rows(query, (_MOST,)), _AT_ONCE):
             groups = _read(store, rows)
             for account, rule, target in rows:
                 group = groups[rule, target]
@@ -154,7 +154,7 @@ class Groups:
             f"SELECT account, rule, target, at FROM compared WHERE account BETWEEN {first} AND {last} "
             "AND at IS NOT NULL ORDER BY account LIMIT ?"
         )
-        for rows in self._batches(query, _MOST):
+        for rows in slices(self._scratch.rows(query, (_MOST,)), _AT_ONCE):
             groups = _read(store, rows)
             rows = [row for row in rows if done(row, groups[row[1], row[2]])]
             self._scratch.fill("DELETE FROM compared WHERE account = ?", [row[:1] for row in rows])
@@ -170,9 +170,6 @@ class Groups:
         for table in ("amount", "member", "counter"):
             self._scratch.run(f"DROP INDEX {table}_of")
             self._scratch.run(f"DELETE FROM {table}")
-
-    def _batches(self, query: str, most: int) -> Iterator[list[tuple[Any, ...]]]:
-        yield from slices(self._scratch.rows(query, (most,)), _AT_ONCE)
 
     # Without a ledger
 
@@ -301,7 +298,7 @@ class Groups:
             elif slot in now.damaged:  # not a number
                 held = showing.value(now.damaged[slot])
             if held != summed:
-                drift = replace(common, attribute=showing.measure(known, slot), actual=held)
+                drift = replace(common, attribute=showing.measure(known, slot), actual=held, raw=slot)
                 source = (showing.number(wanted.get(slot, Decimal(0))),) if wanted is not None else ()
                 yield _with_sides(drift, summed, *source)
         yield from self._members(account, known, target, at, corrections)
@@ -333,7 +330,8 @@ class Groups:
             sides = [side and side[1] for side in (held, entered, *wanted)]
             if sides[0] == sides[1]:  # of different sources
                 sides = [side and {"source": side[0], "value": side[1]} for side in (held, entered, *wanted)]
-            yield _with_sides(Drift(kind, rule.name, target, slot, sides[0], None, source, at), *sides[1:])
+            drift = Drift(kind, rule.name, target, slot, sides[0], None, source, at, raw=f"0000{sort[4:]}")
+            yield _with_sides(drift, *sides[1:])
 
     # The source items
 
@@ -356,16 +354,37 @@ class Groups:
         """
         if drift.kind not in ("value", "guard", "target missing", "target extra") or SOURCE_SIDE in drift.sides:
             return drift
-        rule, target, guard = drift.rule, drift.target, drift.kind == "guard"
-        ledger = [cause for kind, cause in self._candidates.about(rule, target) if kind != TARGET]
-        busy = any(True for _ in self._candidates.about(rule, target, BUSY))
-        if not ledger and not busy:
-            source = {} if guard else {SOURCE_SIDE: drift.expected}
+        slot = _slot_of(self._scope.rule(drift.rule), drift.attribute)
+        corrections, compared = _Corrections(), dict[str, Drift]()
+        for table in (DRIFTS, EXPLAINED):
+            for kind, cause in self._candidates.about(drift.rule, drift.target, table):
+                if kind == SOURCE:
+                    corrections.add(drift.rule, drift.target, 0, cause)
+                elif kind == GROUP:
+                    compared[cause.raw] = cause
+        entries = corrections.places()
+        places = [place for place in entries | compared.keys() if slot is None or _name_of(place) == slot]
+        wrong = {place for place in places if place not in compared or GROUP_SIDE in (compared[place].wrong or ())}
+        if not wrong and not any(True for _ in self._candidates.about(drift.rule, drift.target, BUSY)):
+            source = {} if drift.kind == "guard" else {SOURCE_SIDE: drift.expected}
             return replace(drift, sides={**drift.sides, **source}, wrong=(ITEM,))
-        if guard:
-            return drift
-        sides = tuple(dict.fromkeys(side for cause in ledger for side in cause.wrong or ()))
-        return replace(drift, expected=None, wrong=sides or None)
+        sides = {GROUP_SIDE: bool(wrong), ENTRY: not entries.isdisjoint(places)}
+        return replace(drift, expected=None, wrong=tuple(side for side, is_wrong in sides.items() if is_wrong) or None)
+
+
+def _slot_of(rule: LedgerRule | None, attribute: str | None) -> str | None:
+    """Return the name of the only slots that an attribute depends on; None if it may depend on all."""
+    if not isinstance(rule, AggregateRule):
+        return None
+    slots = {each.name: "n" if (each.function, each.where) == ("count", None) else each.slot for each in rule.measures}
+    return slots.get(attribute or "")
+
+
+def _name_of(place: str) -> str:
+    """Return the name of a slot of amounts or counters, or of the slot in the sort key of a member."""
+    if place[0].isdigit():
+        return unescape(place.split("|", 2)[1])
+    return place if place == "n" else place[1:].removeprefix("|").partition("|")[0]
 
 
 class _Corrections:
@@ -382,9 +401,13 @@ class _Corrections:
             for slot, amount in _amounts(contributed):
                 change = WIDE.multiply(amount, Decimal(sign))
                 self._amounts[slot] = WIDE.add(self._amounts.get(slot, Decimal(0)), change)
-            for member, payload in contributed.get("+", {}).items():
+            for member, payload in contributed.get("+", {}).items() - drift.raw[sign < 0].get("+", {}).items():
                 sort, content = _member_row(rule, target, generation, member, drift.source or "", payload)
                 self.members[sort] = json.loads(content) if sign > 0 else None
+
+    def places(self) -> set[str]:
+        """Return the slots of amounts and the sort keys of members that differ."""
+        return {slot for slot, amount in self._amounts.items() if amount} | self.members.keys()
 
     def sums(self, amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
         """Return the corrected sums of entries."""

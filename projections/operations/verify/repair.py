@@ -37,7 +37,7 @@ from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.operations.dry import Cautious
 from projections.operations.fenced import RESERVED, Fenced, name_of_lease
-from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, Candidates
+from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, EXPLAINED, Candidates
 from projections.operations.verify.scanning import Scanner, Scratch, patiently
 from projections.operations.verify.verification import PATIENCE, Verification
 from projections.operations.verify.verify_scope import (
@@ -141,7 +141,9 @@ class Repair:
             self._refresh([decode_key(subject.key) for subject in items if subject.kind == SOURCE])
             self._copies([subject for subject in items if subject.kind == COPY])
             self._own_values([decode_key(subject.key) for subject in items if subject.kind in (INDEX, CHILD)])
-        groups = [*self._groups(DRIFTS, GROUP, REBUILD), *self._groups(BUSY, GROUP)]
+        tables = ((table, each) for table in (DRIFTS, EXPLAINED, BUSY) for each in self._candidates.subjects(table))
+        wrong = (each for table, each in tables if each.kind == GROUP or (each.kind, table) == (REBUILD, DRIFTS))
+        groups = list(dict.fromkeys(wrong))
         known = {(group.rule, group.key) for group in groups}
         abandoned = abandoned_groups(self._scope, self._store)
         groups += [Subject(REBUILD, *target) for target in abandoned if target not in known]
@@ -157,9 +159,6 @@ class Repair:
             self._publish({(subject.rule, subject.key) for subject in batch})
             self.counts[TARGET] += len(batch)
         return [subject._replace(kind=GROUP) for subject in groups]
-
-    def _groups(self, table: str, *kinds: str) -> list[Subject]:
-        return [subject for subject in self._candidates.subjects(table) if subject.kind in kinds]
 
     # Items
 

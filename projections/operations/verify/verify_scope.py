@@ -159,31 +159,22 @@ def _tables(rules: Iterable[Rule]) -> set[str]:
 
 SOURCE = "source"
 """An item and its entry."""
-
 ITEM = "item"
 """An item whose content causes an error, so it cannot be compared."""
-
 COPY = "copy"
 """A guarded copy, and the sources that make it or that its guard names."""
-
 INDEX = "index"
 """An item and its index attributes."""
-
 CHILD = "child"
 """An item and the attributes of its parents."""
-
 TARGET = "target"
 """An item that a rule publishes to, and its group."""
-
 REBUILD = "rebuild"
 """A group that is being rebuilt."""
-
 LEFT = "left"
 """An item of another kind than its rules write to, and the values that they left on it."""
-
 GROUP = "group"
 """A group and all entries that contribute to it."""
-
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
