@@ -26,12 +26,7 @@ def iterator_age(cloudwatch: Any, function: str, now: datetime) -> float | None:
 
     Raises Transient if CloudWatch does not answer.
     """
-    metric = {
-        "Namespace": "AWS/Lambda",
-        "MetricName": "IteratorAge",
-        "Dimensions": [{"Name": "FunctionName", "Value": function}],
-    }
-    query = {"Id": "age", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Maximum"}}
+    query = _query("age", "AWS/Lambda", "IteratorAge", {"FunctionName": function}, "Maximum")
     points = [
         point
         for result in _data(cloudwatch, [query], now)
@@ -45,22 +40,13 @@ def freshness(cloudwatch: Any, service: str, rules: Collection[str], now: dateti
 
     `service` is the name of the stack. Rules that read nothing are missing. Raises Transient if CloudWatch does not answer.
     """
-    queries = []
-    for number, rule in enumerate(rules):
-        metric = {
-            "Namespace": "Projections",
-            "MetricName": f"freshness.{rule}",
-            "Dimensions": [{"Name": "service", "Value": service}],
-        }
-        queries += [
-            {"Id": f"{stat}_{number}", "MetricStat": {"Metric": metric, "Period": 900, "Stat": stat}}
-            for stat in ("p50", "p99")
-        ]
-    seconds: dict[str, float] = {}
-    for start in range(0, len(queries), _MOST_QUERIES):
-        for series in _data(cloudwatch, queries[start : start + _MOST_QUERIES], now):
-            if series.get("Values"):
-                seconds[series["Id"]] = max(map(float, series["Values"]))
+    queries = [
+        _query(f"{stat}_{number}", "Projections", f"freshness.{rule}", {"service": service}, stat, period=900)
+        for number, rule in enumerate(rules)
+        for stat in ("p50", "p99")
+    ]
+    series = (each for each in _data(cloudwatch, queries, now) if each.get("Values"))
+    seconds = {each["Id"]: max(map(float, each["Values"])) for each in series}
     return {
         rule: (seconds[f"p50_{number}"], seconds[f"p99_{number}"])
         for number, rule in enumerate(rules)
@@ -74,17 +60,13 @@ def stream_counts(cloudwatch: Any, mapping: str, table: str, now: datetime) -> d
     `writes` are consumed write units; an event is `failed` if the function failed or reported it as failed. A count without
     data is missing. Raises Transient if CloudWatch does not answer.
     """
-    events = ("AWS/Lambda", "EventSourceMappingUUID", mapping)
-    metrics = {
-        "writes": ("ConsumedWriteCapacityUnits", ("AWS/DynamoDB", "TableName", table)),
-        "polled": ("PolledEventCount", events),
-        "invoked": ("InvokedEventCount", events),
-        "failed": ("FailedInvokeEventCount", events),
-    }
-    queries = []
-    for name, (metric, (namespace, dimension, value)) in metrics.items():
-        identity = {"Namespace": namespace, "MetricName": metric, "Dimensions": [{"Name": dimension, "Value": value}]}
-        queries.append({"Id": name, "MetricStat": {"Metric": identity, "Period": 60, "Stat": "Sum"}})
+    events = {"EventSourceMappingUUID": mapping}
+    queries = [
+        _query("writes", "AWS/DynamoDB", "ConsumedWriteCapacityUnits", {"TableName": table}),
+        _query("polled", "AWS/Lambda", "PolledEventCount", events),
+        _query("invoked", "AWS/Lambda", "InvokedEventCount", events),
+        _query("failed", "AWS/Lambda", "FailedInvokeEventCount", events),
+    ]
     return {series["Id"]: sum(series["Values"]) for series in _data(cloudwatch, queries, now) if series.get("Values")}
 
 
@@ -117,32 +99,34 @@ def throttle_events(cloudwatch: Any, tables: Mapping[str, Collection[str]], now:
     queries: list[dict[str, Any]] = []
     for table, indexes in tables.items():
         for index in (None, *indexes):
-            dimensions = [{"Name": "TableName", "Value": table}]
-            if index is not None:
-                dimensions.append({"Name": "GlobalSecondaryIndexName", "Value": index})
+            dimensions = {"TableName": table, **({} if index is None else {"GlobalSecondaryIndexName": index})}
             resource = f"table/{table}" if index is None else f"table/{table}/index/{index}"
             for what in (f"{operation}{limit}" for operation in ("Read", "Write") for limit in LIMITS):
-                metric = {
-                    "Namespace": "AWS/DynamoDB",
-                    "MetricName": f"{what}ThrottleEvents",
-                    "Dimensions": dimensions,
-                }
-                queries.append(
-                    {"Id": f"m{len(queries)}", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Sum"}}
-                )
+                queries.append(_query(f"m{len(queries)}", "AWS/DynamoDB", f"{what}ThrottleEvents", dimensions))
                 reasons.append(f"{'Table' if index is None else 'Index'}{what}Exceeded of {resource}")
     events_by_reason: dict[str, int] = {}
-    for start in range(0, len(queries), _MOST_QUERIES):
-        for result in _data(cloudwatch, queries[start : start + _MOST_QUERIES], now):
-            if events := round(sum(result.get("Values", []))):
-                events_by_reason[reasons[int(result["Id"][1:])]] = events
+    for result in _data(cloudwatch, queries, now):
+        if events := round(sum(result.get("Values", []))):
+            events_by_reason[reasons[int(result["Id"][1:])]] = events
     return dict(sorted(events_by_reason.items(), key=lambda counted: -counted[1]))
 
 
+def _query(
+    name: str, namespace: str, metric: str, dimensions: Mapping[str, str], stat: str = "Sum", *, period: int = 60
+) -> dict[str, Any]:
+    """Return a query of GetMetricData. `period` is in seconds."""
+    named = [{"Name": dimension, "Value": value} for dimension, value in dimensions.items()]
+    identity = {"Namespace": namespace, "MetricName": metric, "Dimensions": named}
+    return {"Id": name, "MetricStat": {"Metric": identity, "Period": period, "Stat": stat}}
+
+
 def _data(cloudwatch: Any, queries: list[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
     try:
-        answer = cloudwatch.get_metric_data(MetricDataQueries=queries, StartTime=now - _WINDOW, EndTime=now)
+        for start in range(0, len(queries), _MOST_QUERIES):
+            part = queries[start : start + _MOST_QUERIES]
+            answer = cloudwatch.get_metric_data(MetricDataQueries=part, StartTime=now - _WINDOW, EndTime=now)
+            results += answer.get("MetricDataResults", [])
     except (ClientError, BotoCoreError) as error:
         raise Transient(f"CloudWatch: {error}") from error
-    results: list[dict[str, Any]] = answer.get("MetricDataResults", [])
     return results

@@ -15,6 +15,7 @@ from projections.cli.stack import find_deployed
 from projections.engine.ledger_items import LEDGER
 from projections.errors import UsageError
 from projections.inspect.explain.words import encoded_words, json_words, version_words, without_hashes
+from projections.local.items import distinct
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, OFFLINE, REPAIRS, SOURCE, Drift
 from projections.operations.verify.verify_scope import DISABLED
 from projections.terminal import Bar, console, count, json_text, markup, print_grid, print_line, print_text
@@ -296,22 +297,7 @@ def _contributions(actual: Any, expected: Any) -> str:
 def _apart(values: Sequence[Any], words: Callable[[Any], str]) -> list[str]:
     """Return values in words; where different values would read the same, the parts of their JSON that differ."""
     whole = ["absent" if value is None else json.dumps(value, ensure_ascii=False, sort_keys=True) for value in values]
-    texts = [words(value) for value in values]
-    if len(set(texts)) == len(set(whole)):
-        return texts
-    shared = next((n for n, letters in enumerate(zip(*whole, strict=False)) if len(set(letters)) > 1), 0)
-    begin = max(0, shared - _LONGEST // 3)
-    length = _LONGEST
-    while len({text[begin : begin + length] for text in whole}) < len(set(whole)):
-        length *= 2
-    return [
-        f"{'…' if begin else ''}{text[begin : begin + length]}{'…' if begin + length < len(text) else ''}"
-        for text in whole
-    ]
-
-
-_LONGEST = 60
-"""The characters that are shown of values that begin with the same text."""
+    return distinct([words(value) for value in values], whole)
 
 
 def _guard(value: Any) -> str:

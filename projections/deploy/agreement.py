@@ -3,9 +3,9 @@
 Names and layout may differ. Values from parameters without defaults, from imports and of existing tables cannot be
 checked, which is reported.
 
-Of permissions, only statements such as those that we write are read: they allow actions on resources, and of their
-conditions only `dynamodb:LeadingKeys` is compared. With any other policy the permissions of the function are reported as not
-checked.
+Of permissions, only statements such as those that we write are read: they allow actions on resources. Their conditions are
+not compared: prefixes of partition keys that `--leading-keys` lacks are missing in the filters, too. With any other policy
+the permissions of the function are reported as not checked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from projections.deploy.comparison import (
     setting_findings,
     table_findings,
 )
-from projections.deploy.needs import IN_POLICIES, MAIN, Deployment
+from projections.deploy.needs import MAIN, Deployment
 from projections.deploy.sam_template import sam_template
 from projections.errors import Misconfigured
 from projections.language.findings.kinds import Finding, Severity
@@ -305,24 +305,13 @@ class _Comparison:
             reason, path = error.args
             yield self.finding(NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked: {reason}")
             return
-        leading = {table.name: table.leading for table in self.deployment.tables}
-        keys = {f"table/{called}": leading[name] for name, called in self.tables.items() if name in leading}
-        lacking: dict[tuple[Location, str, tuple[str, ...]], list[str]] = {}
+        lacking: dict[str, list[str]] = {}
         for action, resource in self._needs(ours):
-            own = keys.get(resource.partition(" ")[2], ())
-            allowing = [(grant.path, grant.excludes(action, own)) for grant in grants if grant.covers(action, resource)]
-            if all(excluded for _, excluded in allowing):
-                place, excluded = allowing[0] if allowing else (path, ())
-                lacking.setdefault((place, resource, excluded), []).append(action)
-        for (place, resource, excluded), actions in lacking.items():
-            reason, instead = f"{function.id} is not allowed {', '.join(actions)} on {resource}", "allow it"
-            if excluded:
-                reason = (
-                    f"{function.id} is allowed {', '.join(actions)} on {resource} only for some partition keys, and the "
-                    f"rules also need {', '.join(excluded)}"
-                )
-                instead = "add them to `dynamodb:LeadingKeys` of this statement"
-            yield self.finding(PERMISSIONS, place, reason, instead)
+            if not any(grant.covers(action, resource) for grant in grants):
+                lacking.setdefault(resource, []).append(action)
+        for resource, actions in lacking.items():
+            reason = f"{function.id} is not allowed {', '.join(actions)} on {resource}"
+            yield self.finding(PERMISSIONS, path, reason, "allow it")
 
     def _needs(self, function: Resource) -> list[tuple[str, str]]:
         """Return the actions of a function of ours with their resources, in the names of theirs.
@@ -343,26 +332,14 @@ class _Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """A statement that allows actions on resources, as `dynamodb table/app`, and the path of the statement.
-
-    `keys`: the patterns of partition keys to which a condition restricts it; None without one.
-    """
+    """A statement that allows actions on resources, as `dynamodb table/app`."""
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
-    path: Location
-    keys: tuple[str, ...] | None
 
     def covers(self, action: str, resource: str) -> bool:
         allows = any(fnmatchcase(action.lower(), pattern.lower()) for pattern in self.actions)
         return allows and any(fnmatchcase(resource, pattern) for pattern in self.resources)
-
-    def excludes(self, action: str, keys: tuple[str, ...]) -> tuple[str, ...]:
-        """Return which of these partition keys the condition excludes. A scan names none, and so is not restricted."""
-        if self.keys is None or action == "dynamodb:Scan":
-            return ()
-        begins = tuple(key.removesuffix("*") for key in self.keys if key.endswith("*"))
-        return tuple(key for key in keys if key not in self.keys and not key.startswith(begins))
 
 
 class _NotJudgedError(Exception):
@@ -398,17 +375,8 @@ def _grants(
             if value_at(entry, "Effect") != "Allow" or "Action" not in entry or "Resource" not in entry:
                 raise _NotJudgedError("only statements that allow actions on resources are read", at)
             resources = tuple(_short(str(resource), known) for resource in _list(entry["Resource"]))
-            grants.append(_Grant(tuple(map(str, _list(entry["Action"]))), resources, at, _keys(entry.get("Condition"))))
+            grants.append(_Grant(tuple(map(str, _list(entry["Action"]))), resources))
     return path, grants
-
-
-def _keys(condition: Any) -> tuple[str, ...] | None:
-    """Return the partition keys to which a condition restricts a statement, as patterns."""
-    for operator, escapes in (("StringLike", {}), ("StringEquals", IN_POLICIES)):
-        keys = value_at(condition, f"ForAllValues:{operator}", "dynamodb:LeadingKeys")
-        if keys is not None:
-            return tuple(str(key).translate(escapes) for key in _list(keys))
-    return None
 
 
 def _short(arn: str, known: Collection[str] | None) -> str:

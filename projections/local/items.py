@@ -101,16 +101,27 @@ def value_words(value: Value | None, most: int = 200) -> str:
 
 def different_words(value: Value | None, other: Value | None, most: int = 200) -> tuple[str, str]:
     """Return two different values as `value_words` does; if these are equal, the parts from a little before they differ."""
-    words = value_words(value, most), value_words(other, most)
-    if words[0] != words[1]:
-        return words
-    texts = [value_words(value, sys.maxsize) for value in (value, other)]
-    same = next((number for number, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
-    start = max(same - most // 4, 0)
-    first, second = (
-        "…" + (text if len(text) < most else text[: most - 1] + "…") for text in (t[start:] for t in texts)
+    first, second = distinct(
+        [value_words(each, most) for each in (value, other)],
+        [value_words(each, sys.maxsize) for each in (value, other)],
+        most,
     )
     return first, second
+
+
+def distinct(texts: Sequence[str], whole: Sequence[str], most: int = 60) -> list[str]:
+    """Return texts; if those of different `whole` ones are equal, the parts from a little before the first difference."""
+    if len(set(texts)) == len(set(whole)):
+        return list(texts)
+    same = next(
+        (n for n, letters in enumerate(zip(*whole, strict=False)) if len(set(letters)) > 1), min(map(len, whole))
+    )
+    begin = max(0, same - most // 3)
+    while len({text[begin : begin + most] for text in whole}) < len(set(whole)):
+        most *= 2
+    return [
+        f"{'…' if begin else ''}{text[begin : begin + most]}{'…' if begin + most < len(text) else ''}" for text in whole
+    ]
 
 
 def json_words(value: object, most: int = 200) -> str:

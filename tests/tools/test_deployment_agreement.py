@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import replace
 from functools import lru_cache
 from itertools import cycle
 from pathlib import Path
@@ -88,24 +87,6 @@ def changes(template: Template, event: str = "Changes") -> dict[str, Any]:
 @pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
 def test_generated_templates_agree(path: Path) -> None:
     assert judged(written(deployment(path)), deployment(path)) == []
-
-
-def test_partition_keys_that_a_condition_excludes_are_found() -> None:
-    rules = replace(deployment(), leading_keys=True)
-    template = written(rules)
-    assert judged(template, deployment()) == []
-    statement = properties(template, "StreamRole")["Policies"][0]["PolicyDocument"]["Statement"][0]
-    values = statement["Condition"]["ForAllValues:StringLike"]
-    assert values == {"dynamodb:LeadingKeys": ["USER#*", "POST#*"]}
-    values["dynamodb:LeadingKeys"] = ["USER#*", "POST#?"]
-    severity, code, reason = only(template)
-    assert (severity, code) == ("error", "permissions")
-    assert reason.endswith("only for some partition keys, and the rules also need POST#*")
-    statement["Condition"] = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["USER#*", "POST#*"]}}
-    assert only(template)[2].endswith("the rules also need USER#*, POST#*")
-    values["dynamodb:LeadingKeys"] = "*"
-    statement["Condition"] = {"ForAllValues:StringLike": values}
-    assert wrong(template) == []
 
 
 @pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)

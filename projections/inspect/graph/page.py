@@ -218,12 +218,6 @@ def _section(id_: str, content: str) -> str:
 
 
 def _overview(graph: Graph) -> str:
-    rows = "".join(
-        f'<li><button class="row k-{rule.kind}" data-go="{rule_id(rule.name)}">{icon(rule.kind)}'
-        f'<span class="name">{escape(rule.name)}</span><span class="gist">{escape(rule.gist)}</span>'
-        f"{mark(rule.findings)}</button></li>"
-        for rule in graph.rules.values()
-    )
     all_findings = [*graph.findings, *(finding for rule in graph.rules.values() for finding in rule.findings)]
     findings = f"<h3>Findings of check</h3>{''.join(map(_finding, graph.findings))}" if graph.findings else ""
     more = len(all_findings) - len(graph.findings)
@@ -234,7 +228,7 @@ def _overview(graph: Graph) -> str:
         '<h2 id="overview-title">Rules</h2>'
         '<p class="quiet">Point at a rule to see its lines; select it for its keys, conditions and cost. '
         "Arrow keys move between boxes, <kbd>/</kbd> searches, <kbd>Esc</kbd> returns here.</p>"
-        f'<ul class="rows">{rows}</ul>{findings}</section>'
+        f"{_rows([*graph.rules.values()])}{findings}</section>"
     )
 
 
@@ -366,17 +360,19 @@ def _entity(graph: Graph, entity: Entity) -> Iterator[str]:
             for attribute, how, rule in entity.attributes
         )
         yield f"<h3>Written by rules</h3>{_attribute_table(rows)}"
-    yield from _rules("Read by", [rule for rule in graph.rules.values() if name in rule.sources])
+    if readers := [rule for rule in graph.rules.values() if name in rule.sources]:
+        yield f"<h3>Read by</h3>{_rows(readers)}"
 
 
-def _rules(title: str, rules: Sequence[Rule]) -> Iterator[str]:
-    if rules:
-        rows = "".join(
-            f'<li><button class="row k-{rule.kind}" data-go="{rule_id(rule.name)}">{icon(rule.kind)}'
-            f'<span class="name">{escape(rule.name)}</span><span class="gist">{escape(rule.gist)}</span></button></li>'
-            for rule in rules
-        )
-        yield f'<h3>{title}</h3><ul class="rows">{rows}</ul>'
+def _rows(rules: Sequence[Rule]) -> str:
+    """Return a list of rules."""
+    rows = "".join(
+        f'<li><button class="row k-{rule.kind}" data-go="{rule_id(rule.name)}">{icon(rule.kind)}'
+        f'<span class="name">{escape(rule.name)}</span><span class="gist">{escape(rule.gist)}</span>'
+        f"{mark(rule.findings)}</button></li>"
+        for rule in rules
+    )
+    return f'<ul class="rows">{rows}</ul>'
 
 
 # The columns of the picture, from left to right: entities by depth, and between them the rules. A browser does the rest.
