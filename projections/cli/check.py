@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,10 +19,8 @@ from projections.terminal import console, count, json_text, markup, print_grid, 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from projections.inspect.access_patterns import Offer
     from projections.language.findings.kinds import Finding
     from projections.language.models import Rules
-    from projections.language.review import Review
 
 
 COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
@@ -93,15 +90,12 @@ def _check(path: Path, as_json: bool, fail_on: str) -> int:
 
     reviewed = review(path, _near(path))
     rows = _rows(reviewed.rules) if reviewed.rules is not None else []
-    offers = _offers(reviewed)
     if as_json:
         findings = [asdict(finding) for finding in reviewed.findings]
-        offered = {name: offer.document() for name, offer in offers.items()}
         document = reviewed.rules.document() if reviewed.rules is not None else None
-        print_text(json_text({"findings": findings, "rules": rows, "proposals": offered, "document": document}))
+        print_text(json_text({"findings": findings, "rules": rows, "document": document}))
     else:
-        costs = {name: str(offer.cost) for name, offer in offers.items() if offer.cost}
-        _print(rows, reviewed.findings, _near(path), costs)
+        _print(rows, reviewed.findings, _near(path))
     return int(any(_as_bad(finding.severity, fail_on) for finding in reviewed.findings))
 
 
@@ -181,38 +175,15 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
     ]
 
 
-def _offers(reviewed: Review) -> dict[str, Offer]:
-    """Return what the findings offer for queries, by query, with the cost per write."""
-    asked = {
-        finding.path.split(".")[1]
-        for finding in reviewed.findings
-        if finding.paste and finding.path.startswith("queries.")
-    }
-    if reviewed.rules is None or not asked:
-        return {}
-    from projections.inspect.access_patterns import offer
-    from projections.language.access.plan import queries_of
-    from projections.language.access.planner import plan
-
-    rules, queries = reviewed.rules.completed(), queries_of(reviewed.rules)
-    offers = {name: offer(rules, queries[name], plan(rules, queries[name]), list(queries.values())) for name in asked}
-    return {name: offer for name, offer in offers.items() if offer is not None}
-
-
 # --- for people ---
 
 
-def _print(
-    rows: list[dict[str, Any]],
-    findings: tuple[Finding, ...],
-    file: str,
-    costs: Mapping[str, str] = MappingProxyType({}),
-) -> None:
+def _print(rows: list[dict[str, Any]], findings: tuple[Finding, ...], file: str) -> None:
     out = console()
     names = {row["rule"] for row in rows}
     for row in rows:
         _print_rule(out, row, [finding for finding in findings if finding.rule == row["rule"]])
-    _print_findings(out, [finding for finding in findings if finding.rule not in names], costs=costs)
+    _print_findings(out, [finding for finding in findings if finding.rule not in names])
     _print_summary(out, file, rows, findings)
 
 
@@ -263,9 +234,7 @@ def _about(row: Mapping[str, Any]) -> Iterator[str]:
         yield "; ".join(parts)
 
 
-def _print_findings(
-    out: Console, findings: list[Finding], indent: str = "", costs: Mapping[str, str] = MappingProxyType({})
-) -> None:
+def _print_findings(out: Console, findings: list[Finding], indent: str = "") -> None:
     for finding in findings:
         colour = COLOURS[finding.severity]
         place = f"{finding.file}:{finding.line}:{finding.column}:"
@@ -286,8 +255,6 @@ def _print_findings(
             out.print(markup("{}  [green]→[/] {}", indent, finding.instead + ":" * bool(finding.paste)))
         for line in finding.paste.splitlines():
             out.print(markup("{}      [cyan]{}[/]", indent, line))
-        if finding.paste and (cost := costs.get(finding.path.split(".")[1])):
-            out.print(markup("{}    [dim]{}[/]", indent, cost))
     if findings:
         out.print()
 

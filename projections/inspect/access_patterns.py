@@ -42,15 +42,6 @@ class Offer:
     proposal: Proposal
     cost: WriteCost | None
 
-    def document(self) -> dict[str, Any]:
-        """Return the JSON."""
-        return {
-            "sentence": self.proposal.sentence,
-            "yaml": self.proposal.text,
-            "unused": self.proposal.unused or None,
-            "writeUnits": None if self.cost is None else self.cost.document(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class AccessPattern:
@@ -96,7 +87,7 @@ class AccessPattern:
             ],
             "reason": plan.reason,
             "proposal": self.offer and self.offer.proposal.text,
-            "writeUnits": self.offer and self.offer.document()["writeUnits"],
+            "writeUnits": self.offer and self.offer.cost and self.offer.cost.document(),
             "assumes": list(plan.assumes),
             "others": list(plan.others),
             "tests": list(plan.tests),

@@ -9,9 +9,8 @@
 | an item with all key attributes | people | an insert |
 
 A file is JSON, JSON lines, or YAML (`.yaml`, `.yml`), and may be compressed by gzip; it has at most 512 MiB, also after
-decompression. A directory is that of a full table export. The writes of all files run in order on one store in
-memory, so the second put of a key is an edit. An absent image may be `null` or `{}`; if the rules have one table, the
-table in `eventSourceARN` may be missing.
+decompression. The writes of all files run in order on one store in memory, so the second put of a key is an edit. An absent
+image may be `null` or `{}`; if the rules have one table, the table in `eventSourceARN` may be missing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,7 +32,7 @@ from typing import Any, TypeAlias
 
 from projections.engine.records import content_of, decode, is_sequence
 from projections.errors import BadInput, InvalidRequest, UsageError
-from projections.language.files import at_most, text_of_file
+from projections.language.files import at_most
 from projections.language.program import Program
 from projections.local.event_source import table_in
 from projections.local.items import key_of
@@ -54,46 +53,18 @@ def read(paths: Sequence[str], program: Program) -> list[Recorded]:
     invalid record among valid ones.
     """
     events: list[_Event] = []
-    for path, table in _files(paths):
-        file_events = list(_file(path, program, table))
+    for path in paths:
+        file_events = list(_file(path, program))
         flaws = [None if isinstance(event, Write) else flaw(event.record) for event in file_events]
         if file_events and all(flaws):
             raise UsageError(f"{file_events[0].place}: {flaws[0]}")
-        if not file_events and Path(path).parent.name != "data":  # an export has an empty file for each empty partition
-            raise UsageError(f"{path}: no records in it; {_STREAM}; {_PLAIN}")
         events += file_events
     if not events:
-        raise UsageError(f"{', '.join(paths)}: no items in the export")
+        raise UsageError(f"{', '.join(paths)}: no records in it; {_STREAM}; {_PLAIN}")
     return list(records_of(program, events))
 
 
-def _files(paths: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield the files, with the table of an export where its summary names it."""
-    for path in paths:
-        if path == "-" or not Path(path).is_dir():
-            yield path, _table_of_export(path)
-            continue
-        present = sorted(Path(path).rglob("data/*.json.gz"))
-        if not present:
-            raise UsageError(
-                f"{path}: is a directory without data/*.json.gz, the files of a table export in the format DYNAMODB_JSON"
-            )
-        if len({file.parent for file in present}) > 1:
-            raise UsageError(f"{path}: has the files of several exports; pass the directory of each")
-        yield from ((str(file), _table_of_export(str(file))) for file in present)
-
-
-def _table_of_export(path: str) -> str | None:
-    """Return the table of a data file of an export; None if there is no summary beside it."""
-    try:
-        summary = json.loads(text_of_file(Path(path).parent.parent / "manifest-summary.json"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    arn = summary.get("tableArn") if isinstance(summary, dict) else None
-    return table_in(arn) if isinstance(arn, str) else None
-
-
-def _file(path: str, program: Program, table: str | None) -> Iterator[_Event]:
+def _file(path: str, program: Program) -> Iterator[_Event]:
     for place, value in _yaml(path) if path.endswith((".yaml", ".yml")) else _values(path, text_of(path)):
         if isinstance(value, dict) and "DDBStreamBatchInfo" in value:
             place, value = _payload(path, place, value)
@@ -106,7 +77,7 @@ def _file(path: str, program: Program, table: str | None) -> Iterator[_Event]:
             if _is_record(document):
                 yield Recorded(_floats(document), where)
             elif isinstance(document, dict):
-                yield _write(program, document, where, table, within_items=list_name == "Items")
+                yield _write(program, document, where, within_items=list_name == "Items")
             else:
                 raise UsageError(f"{where}: {_strange(document)}; {_STREAM}; {_PLAIN}")
 
@@ -168,14 +139,14 @@ def _is_record(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("dynamodb"), dict)
 
 
-def _write(program: Program, value: Mapping[str, Any], place: str, table: str | None, *, within_items: bool) -> Write:
+def _write(program: Program, value: Mapping[str, Any], place: str, *, within_items: bool) -> Write:
     """Return the write that a mapping which is not a record stands for. Raises UsageError if it is something else."""
     if table_of(program, value) is not None:
-        return Write({"put": value}, place, table)
+        return Write({"put": value}, place)
     if isinstance(value.get("Item"), dict):
-        return Write({"put": value["Item"]}, place, table)
+        return Write({"put": value["Item"]}, place)
     if within_items and not value.keys() & set(STEPS):
-        return Write({"put": value}, place, table)
+        return Write({"put": value}, place)
     if value.keys() & set(STEPS) or "remove" in value:
         if mistakes := list(step_mistakes(value, (), program)):
             raise UsageError(*(": ".join([place, *map(str, mistake.path), mistake.message]) for mistake in mistakes))
@@ -214,11 +185,10 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A step in an event file, and its place. `exported_from` is the real name of the table if it is known."""
+    """A step in an event file, and its place."""
 
     step: Mapping[str, Any]
     place: str
-    exported_from: str | None = None
 
 
 def records_of(program: Program, events: Sequence[Recorded | Write]) -> Iterator[Recorded]:
@@ -305,26 +275,15 @@ def _remember(program: Program, store: MemoryStore, record: Mapping[str, Any]) -
 
 
 def _do(program: Program, application: Application, write: Write) -> None:
-    table = None if write.exported_from is None else _logical(program, write.exported_from)
     (verb,) = (name for name in STEPS if name in write.step)
     subject = write.step[verb]
-    table = write.step.get("table", table)
+    table = write.step.get("table")
     if table is None and isinstance(subject, Mapping):
         table = _only(program, subject)
     if verb == "delete":
         table = application.table(table, verb)
         application.require(key_of(program, table, subject, verb), verb)
     application.step({**write.step, "table": table})
-
-
-def _logical(program: Program, real: str) -> str:
-    names = list(program.tables)
-    if len(names) == 1 or real in names:
-        return names[0] if len(names) == 1 else real
-    raise UsageError(
-        f"is of the table {real!r}, the rules have {', '.join(names)}; use one of these names for it, in an export in "
-        "tableArn of manifest-summary.json"
-    )
 
 
 def _only(program: Program, item: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Callable
@@ -201,27 +200,6 @@ def test_a_record_without_a_table_in_its_arn_is_named_with_its_place(tmp_path: P
     with pytest.raises(UsageError, match=said):
         read([path], TWO)
     assert len(read([path], ONE)) == 2
-
-
-def test_the_directory_of_a_table_export_is_read_with_the_name_of_its_table(tmp_path: Path) -> None:
-    data = [gzip.compress(json.dumps({"Item": {"id": {"S": name}}}).encode()) for name in "ab"]
-    for number, content in enumerate(data):
-        file(tmp_path, f"AWSDynamoDB/01-ab/data/{number}.json.gz", content)
-    summary = file(
-        tmp_path, "AWSDynamoDB/01-ab/manifest-summary.json", '{"tableArn": "arn:aws:dynamodb:x:1:table/returns"}'
-    )
-    found = read([str(tmp_path)], TWO)
-    assert [one.record["dynamodb"]["Keys"] for one in found] == [{"id": {"S": "a"}}, {"id": {"S": "b"}}]
-    assert {one.record["eventSourceARN"].split("/")[1] for one in found} == {"returns"}
-    Path(summary).write_text('{"tableArn": "arn:aws:dynamodb:x:1:table/prod"}')
-    with pytest.raises(UsageError, match=r"0.json.gz:1: is of the table 'prod', the rules have orders"):
-        read([str(tmp_path)], TWO)
-    Path(summary).unlink()
-    with pytest.raises(UsageError, match="the table may be orders or returns; name it"):
-        read([str(tmp_path)], TWO)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match=r"empty: is a directory without data/\*\.json\.gz"):
-        read([str(tmp_path / "empty")], TWO)
 
 
 def test_the_table_of_an_item_is_the_one_with_its_key_attributes(tmp_path: Path) -> None:

@@ -70,16 +70,6 @@ def without(entry: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name not in names}
 
 
-def export(name: str, parts: Mapping[str, list[Any]], **summary: Any) -> Files:
-    """The files of an export as S3 has them."""
-    base = f"AWSDynamoDB/{name}"
-    return {
-        **{f"{base}/data/{part}.json.gz": gzip.compress(lines(*some)) for part, some in parts.items()},
-        f"{base}/manifest-summary.json": json.dumps({"tableArn": ARN, "outputFormat": "DYNAMODB_JSON", **summary}),
-    }
-
-
-FULL = export("01-a", {"x": [{"Item": POST}, {"Item": LIKE}], "y": [{"Item": OTHER}], "z": []})
 STEPS = [*({"put": plain(one)} for one in ITEMS), {"put": plain(image("LIKE#c"))}, {"delete": ["POST#1", "LIKE#c"]}]
 TEXT = json.dumps({"Records": records()})
 MOTO = [without(one, "eventSourceARN") for one in records({})]
@@ -108,19 +98,18 @@ GOOD: dict[str, Files] = {
     "scan": {"f.json": {"Items": ITEMS, "Count": 3}},
     "get-item": {"f.json": lines(*({"Item": one} for one in ITEMS))},
     "steps": {"f.yaml": STEPS},
-    "full export": FULL,
-    "data files": {name: text for name, text in FULL.items() if "manifest" not in name},
-    "export and steps": {**export("01-a", {"x": [{"Item": POST}]}), "f.yaml": [plain(LIKE), plain(OTHER)]},
+    "files of an export": {
+        name: gzip.compress(lines(*({"Item": one} for one in some)))
+        for name, some in {"x.json.gz": ITEMS[:2], "y.json.gz": ITEMS[2:], "z.json.gz": []}.items()
+    },
+    "export and steps": {"x.json.gz": gzip.compress(lines({"Item": POST})), "f.yaml": [plain(LIKE), plain(OTHER)]},
 }  # fmt: skip
-"""Files with one post and two likes. Directories are passed as a whole."""
+"""Files with one post and two likes."""
 
 REFUSED: dict[str, tuple[Files, str]] = {
     "xz": ({"f.xz": lzma.compress(b"{}")}, "not UTF-8 at byte .*; save it as UTF-8, or compress it by gzip"),
     "large": ({"f.json.gz": gzip.compress(b" " * 2_000_000)}, "has more than 1 MiB .of text, after decompression.; split"),
     "empty": ({"f.json": ""}, "f.json: no records in it"),
-    "empty export": (export("01-a", {"x": [], "y": []}), "no items in the export"),
-    "two exports": ({**FULL, **export("02-b", {"x": [{"Item": POST}]})}, "has the files of several exports; pass the"),
-    "not an export": ({"AWSDynamoDB/f.json": "{}"}, r"is a directory without data/\*.json.gz, the files of a table export"),
     "request": ({"f.json": [{"Put": {"Item": POST}}]}, r"f.json:1: \[0\]: not a stream record: it has no dynamodb part"),
     "SQS": ({"f.json": {"Records": [{"eventSource": "aws:sqs", "body": "{}"}]}}, r"Records\[0\]: a record of aws:sqs"),
     "no old image": (
@@ -138,14 +127,13 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(folder: Path, files: Files) -> list[str]:
-    """Write files, and return the arguments: files of the top folder, and the folder if it has others."""
+    """Write files, and return their paths."""
     for name, content in files.items():
         path = folder / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         text = content if isinstance(content, bytes | str) else json.dumps(content)
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    below = [str(folder / "in/AWSDynamoDB")] if any("/" in name for name in files) else []
-    return [*below, *(str(folder / "in" / name) for name in files if "/" not in name)]
+    return [str(folder / "in" / name) for name in files]
 
 
 def answer(run: Run, command: str, rules: Path, paths: list[str], *options: str) -> Any:

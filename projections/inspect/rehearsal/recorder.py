@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from projections.engine.store import Check, Image, ItemKey, Page, Purpose, Schema, Update, Value, Write, rounds
+from projections.engine.store import Check, Image, ItemKey, Page, Purpose, Update, Value, WrappedStore, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
 from projections.language.keys import encode_key
 from projections.stores.limits import TRANSACTIONAL, Units, cost_of, item_size, read_units
@@ -103,10 +103,11 @@ class Spent:
         return sum(self.calls.values())
 
 
-class RecordingStore:
-    """A store in memory, seen through: it behaves as `memory` does, and `requests` has what DynamoDB would be asked."""
+class RecordingStore(WrappedStore):
+    """A store in memory, seen through: it behaves as `memory` does, and `requests` has what the engine asks of DynamoDB."""
 
     def __init__(self, memory: MemoryStore) -> None:
+        super().__init__(memory)
         self._memory = memory
         self.requests: list[Request] = []
 
@@ -116,9 +117,6 @@ class RecordingStore:
         return requests
 
     # Reads
-
-    def schema(self, table: str) -> Schema:
-        return self._memory.schema(table)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
         whole = self._memory.get(key)
@@ -137,43 +135,17 @@ class RecordingStore:
             )
         return images
 
-    def query(
-        self,
-        table: str,
-        values: Sequence[Value],
-        *,
-        index: str | None = None,
-        prefix: str | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        attributes: Sequence[str] | None = None,
-        after: Any = None,
-    ) -> Page:
-        asked: dict[str, Any] = {"index": index, "prefix": prefix, "reverse": reverse, "limit": limit, "after": after}
-        whole = self._memory.query(table, values, **asked)
+    def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
+        attributes = options.pop("attributes", None)
+        whole = self._memory.query(table, values, **options)
+        index, prefix = options.get("index"), options.get("prefix")
         text = "|".join(str(next(iter(value.values()))) for value in values)
         self._note(
             "Query",
             reads=(Read(None, len(whole.items), f"{index or table} {text}" + (f" {prefix}…" if prefix else "")),),
             read_units=read_units(sum(map(_size, whole.items)), consistent=index is None),
         )
-        return whole if attributes is None else self._memory.query(table, values, **asked, attributes=attributes)
-
-    def scan(
-        self,
-        table: str,
-        *,
-        segment: int = 0,
-        segments: int = 1,
-        limit: int | None = None,
-        attributes: Sequence[str] | None = None,
-        after: Any = None,
-    ) -> Page:
-        asked: dict[str, Any] = {"segment": segment, "segments": segments, "limit": limit, "after": after}
-        whole = self._memory.scan(table, **asked)
-        units = read_units(sum(map(_size, whole.items)))
-        self._note("Scan", reads=(Read(None, len(whole.items), table),), read_units=units)
-        return whole if attributes is None else self._memory.scan(table, **asked, attributes=attributes)
+        return whole if attributes is None else self._memory.query(table, values, **options, attributes=attributes)
 
     # Writes
 
