@@ -188,7 +188,7 @@ def _rules_between(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> li
     return [
         rule
         for rule in writing(program.rules.values())
-        if rule.writes_items and rule.kind not in ("index", "compute") and rule.into in into
+        if rule.writes_items and rule.has_guard and rule.into in into
         if any(source in sources for source in rule.sources)
     ]
 

@@ -189,11 +189,12 @@ def _print(rows: list[dict[str, Any]], findings: tuple[Finding, ...], file: str)
 
 def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -> None:
     from projections.language.kinds import WritePath
+    from projections.language.models import ACTIONS
 
     only = f" where {row['where']}" if row["where"] else ""
     sources = row["from"] if isinstance(row["from"], str) else " and ".join(row["from"])
     mode = markup(" [yellow]({})[/]", row["mode"]) if row["mode"] != "live" else ""
-    target = "on the same item" if row["kind"] in ("index", "compute") else f"→ {row['into']}"
+    target = "on the same item" if ACTIONS[row["kind"]].on_source else f"→ {row['into']}"
     out.print(
         markup(
             "[bold cyan]{}[/]{}  {} of {}{} {}  [dim]{}[/]",

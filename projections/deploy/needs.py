@@ -12,7 +12,6 @@ from typing import Any
 
 from projections.engine.publishing import shares_calls
 from projections.errors import UsageError
-from projections.language.embeds import ListEmbedRule
 from projections.language.entity import Entity
 from projections.language.keys import Schema
 from projections.language.program import Program
@@ -396,7 +395,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
         updates=removed or bool(targets),
         deletes=removed or any(target.owned_by_rules for target in targets),
         children=bool(children),
-        searched=any(not isinstance(rule, ListEmbedRule) for rule in children),
+        searched=any(rule.searches for rule in children),
         published=any(
             rule.writes_items and shares_calls(rule) for rule in program.recorded.values() if rule.into.table == name
         ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from projections.errors import BadInput
 from projections.language.attribute_sources import Pick
@@ -144,6 +144,9 @@ def match_of(rule: Mapping[str, Any]) -> dict[str, str]:
 class EmbedRule(Rule):
     """Attributes of a parent in every child that references it."""
 
+    searches: ClassVar[bool] = True
+    """Whether it queries for the children of a parent; the ledger links those that reference several."""
+
     names: tuple[str, ...]
     """The attributes of the child, or of the elements in its list."""
     pick: Pick
@@ -263,6 +266,8 @@ class Reference(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ListEmbedRule(EmbedRule):
     """Attributes of several parents in every child that references them, as one list or map."""
+
+    searches = False
 
     list_name: str
     references_name: str

@@ -153,7 +153,6 @@ class RankRule(LedgerRule):
         return contributed, {}
 
     def counts_in(self, target: str) -> bool:
-        """Return whether a group is one of these digits, and not of those that the rule had before."""
         return target.startswith(self.scale.group(range_of(target)[0], ()))
 
     def scores(self, contributed: Mapping[str, Contributed]) -> dict[str, list[Decimal]]:

@@ -157,6 +157,11 @@ class Rule:
         """Whether it copies all attributes of its source."""
         return False
 
+    @property
+    def removes(self) -> bool:
+        """Whether it removes its attributes from items to which it does not apply any more."""
+        return True
+
     def owned(self, *images: Image | None) -> Collection[str]:
         """Return the attributes that the rule writes on its targets, without its guard.
 
@@ -309,6 +314,10 @@ class LedgerRule(Rule):
     def shards_of(self, target: str) -> int:
         """Return over how many ledger items a group is spread."""
         return 1
+
+    def counts_in(self, target: str) -> bool:
+        """Return whether it contributes to a group, which an earlier version of the rule may have left."""
+        return True
 
     @property
     def member_queries(self) -> tuple[MemberQuery, ...]:
@@ -463,11 +472,6 @@ class ItemRule(Rule):
     def without(self, item: Item) -> dict[str, Value | None]:
         """Return the same for an item to which the rule does not apply."""
         return dict.fromkeys(self.owned())
-
-    @property
-    def removes(self) -> bool:
-        """Whether it removes its attributes from items to which it does not apply any more."""
-        return True
 
 
 @dataclass(frozen=True, slots=True)

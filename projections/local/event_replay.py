@@ -16,7 +16,6 @@ from projections.engine.rejections import Rejected
 from projections.engine.stages import Outcome
 from projections.engine.store import Image, ItemKey, Schema, Store
 from projections.errors import BadInput, InvalidRequest, ProjectionsError, UsageError
-from projections.language.computed import ComputeRule
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.rules import owned_on
 from projections.local.event_source import (
@@ -141,7 +140,7 @@ def _own_attributes(program: Program, key: ItemKey, image: Image) -> Image | Non
     if recognised is None or recognised.entity.owned_by_rules:
         return None
     entity = recognised.entity.name
-    once = owned_on(entity, [rule for rule in program.rules.values() if isinstance(rule, ComputeRule) and rule.once])
+    once = owned_on(entity, [rule for rule in program.rules.values() if not rule.removes])
     derived = program.derived_attributes(entity) - once
     keep = program.tables[key.table].key_attributes
     return {

@@ -23,7 +23,7 @@ from projections.language.entity import Item
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.ranks import RankRule
-from projections.language.rules import AggregateRule, CopyRule, LedgerRule, PickRule, Rule
+from projections.language.rules import AggregateRule, CopyRule, LedgerRule, Rule
 from projections.language.syntax import an
 from projections.language.values import number_text, plain, plain_item, same
 from projections.operations.verify import showing
@@ -129,9 +129,9 @@ def _scores(
 def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Change) -> dict[str, Any]:
     """Return the contributed values by measure or attribute."""
     if not isinstance(rule, AggregateRule):  # of the first member in the rule's order, if `each` makes several
-        first = max if isinstance(rule, PickRule) and rule.descending else min
-        member = first(contributed["+"])
-        return plain_item(change.after.payloads[rule.name, target, member])
+        first = max if any(query.descending for query in rule.member_queries) else min
+        members = [change.after.payloads[rule.name, target, first(contributed["+"])]] if "+" in contributed else []
+        return {name: value for payload in members for name, value in plain_item(payload).items()}
     plain_values = without_hashes(showing.contribution(rule, contributed))
     values: dict[str, Any] = {}
     for measure in rule.measures:
@@ -350,7 +350,7 @@ def effect_words(effect: Effect) -> str:
         case "contribution" if effect.values is None:
             return f"retracts its contribution to {target}"
         case "contribution":
-            return f"contributes to {target}: {text or 'a claim'}"
+            return f"contributes to {target}: {text}" if text else f"contributes to {target}"
         case "retain":
             return f"expired: its contribution to {target} stays (expired: keep)"
         case "copy":

@@ -28,7 +28,6 @@ from projections.engine.running import Run as RunPieces
 from projections.engine.store import Store
 from projections.errors import ConditionFailed, UsageError
 from projections.language.program import Program
-from projections.language.ranks import RankRule
 from projections.operations.backfill.pages import PAGE, Pages, creates, rebuilds
 from projections.operations.backfill.progress import DONE, MOST_SECONDS, PHASES, Progress, Run, Segment
 from projections.operations.dry import Adoption, DryStore, compute
@@ -270,8 +269,8 @@ class Backfill:
         into = self._program.ledger_rules_into
         if phase == "groups":
             made = any(creates(rule) for rules in into.values() for rule in rules)
-            ranks = {name for name, rule in self._program.rules.items() if isinstance(rule, RankRule)}
-            return (LEDGER,) if made or not ranks.isdisjoint(name.partition("@")[0] for name in run.retiring) else ()
+            alone = {name for name, rule in self._program.recorded.items() if not rule.writes_items}
+            return (LEDGER,) if made or not alone.isdisjoint(name.partition("@")[0] for name in run.retiring) else ()
         if phase == "targets":
             published = {self._program.entities[name].table for name in into}
             return tuple(name for name in run.tables if name in published or run.retiring)

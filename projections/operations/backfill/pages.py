@@ -32,7 +32,6 @@ from projections.language.embeds import ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.ranks import RankRule
 from projections.language.rules import LedgerRule, Rule
 from projections.operations.backfill.progress import Run, Segment
 from projections.operations.backfill.retirement import Past, retire
@@ -264,8 +263,8 @@ class _Work:
         All entries have left such a group by now. One that has not keeps it as it is, and `verify` reports the entry.
         """
         for target in _groups(items) if not self._dry else ():
-            rule = self._program.rules.get(target[0])
-            if not isinstance(rule, RankRule) or rule.counts_in(target[1]):
+            rule = self._program.recorded.get(target[0])
+            if rule is None or rule.counts_in(target[1]):
                 continue
             key = group_key(*target)
             parts = [part for part in parts_of(self._store, key.partition) if CLOSED not in part]

@@ -22,10 +22,8 @@ from projections.engine.application import ApplicationItems
 from projections.engine.guards import Guards
 from projections.engine.store import Image, ItemKey, Purpose, Store
 from projections.errors import ConditionFailed, Transient
-from projections.language.computed import ComputeRule
 from projections.language.entity import Entity, Item
 from projections.language.program import Program
-from projections.language.rules import ItemRule
 
 _MOST_TRIES = 20
 
@@ -38,7 +36,7 @@ class Past:
         self.rule, _, version = name.partition("@")
         document = {**today.document, **definition, "projections": {self.rule: definition["rule"]}, "retired": {}}
         rule = Program.from_document(_with_found_children(document, definition["rule"])).rules[self.rule]
-        self._guarded = not isinstance(rule, ItemRule)
+        self._guarded = rule.has_guard
         self.tried: bool = definition.get("tried", False)
         """Whether it was provisional: never active."""
         self.guard: str = definition["guard_prefix"] + self.rule
@@ -46,7 +44,7 @@ class Past:
         self._copy = rule if rule.copies_all else None
         self.attributes = None if rule.copies_all else frozenset(rule.owned()) - rule.into.constants.keys()
         """The attributes that it wrote; None for all."""
-        self._idle = rule.mode == "shadow" or (isinstance(rule, ComputeRule) and rule.once)  # what is set once stays
+        self._idle = rule.mode == "shadow" or not rule.removes
         self._table = rule.into.table
         self._entity = rule.into.name
         self._changed = bool(version)

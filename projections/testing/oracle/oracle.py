@@ -12,6 +12,7 @@ from projections.testing.oracle.oracle_rules import (
     EVERYTHING,
     ComputeRule,
     Contribution,
+    CopyRule,
     EmbedRule,
     GroupRule,
     IndexRule,
@@ -73,14 +74,14 @@ class Oracle:
             self.owners[rule.into.name].update(dict.fromkeys(rule.attributes, rule.name))
         self.creators = {name: self._creators(entity) for name, entity in self.entities.items()}
         for copy in self.group_rules:
-            if copy.everything:
+            if isinstance(copy, CopyRule) and copy.everything:
                 others = {a for a, owner in self.owners[copy.into.name].items() if owner != copy.name}
                 copy.not_copied = others | {name for name, _ in copy.into.table.keys}
         self._keys: dict[ItemKey, list[Known]] = {}
 
     def _creators(self, entity: Entity) -> list[GroupRule]:
         """The rules whose contributions bring items of the entity to life; none for the application's own."""
-        copies = [rule for rule in self.rules.values() if rule.kind == "copy" and rule.into is entity]
+        copies = [rule for rule in self.rules.values() if isinstance(rule, CopyRule) and rule.into is entity]
         if copies:  # one in shadow creates nothing: the items are someone else's
             return [rule for rule in self.group_rules if rule in copies]
         if not entity.derived:
@@ -277,7 +278,7 @@ class _Run:
         self._create(groups, base, then)
         members = self._members(then)
         for rule in self._oracle.group_rules:
-            if rule.kind != "copy":
+            if not isinstance(rule, CopyRule):
                 for key, _, _ in members.get(rule.into.name, ()):
                     then[key].update(rule.result(groups[rule.name].get(key, [])))
         for own in self._oracle.item_rules:
@@ -328,7 +329,7 @@ class _Run:
                 for each in self._contributions_of(rule, entity, key, item, variables):
                     groups.setdefault(each.target, []).append(each)
         for target, settled in self._settled.get(rule.name, {}).items():
-            if rule.kind != "copy":
+            if not isinstance(rule, CopyRule):
                 groups.setdefault(target, []).extend(settled)
             else:
                 groups.setdefault(target, settled)
@@ -347,7 +348,7 @@ class _Run:
                     item: dict[str, Value] = {}
                     if target in self._actual:
                         item = self._oracle.own_part(entity, self._actual[target], created=self._is_created(target))
-                    item.update(rule.result(group) if rule.kind == "copy" else entity.constants)
+                    item.update(rule.result(group) if isinstance(rule, CopyRule) else entity.constants)
                     then[target] = {**item, **entity.table.attributes(target)}
 
     def _embed(self, rule: EmbedRule, sources: Mapping[str, Any], then: dict[ItemKey, dict[str, Value]]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import Any, assert_never, get_args
 
+from projections.language.compiling import Kind
 from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle.oracle_expressions import Expression, pattern
 from projections.testing.oracle.oracle_measures import MEMBER_BYTES, Measure, Picked, rank
@@ -54,12 +56,22 @@ class Rule:
 
     def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
         self.name = name
-        self.kind: str = document["kind"]
         self.live: bool = document["enabled"] and document["mode"] == "live"
         self.source, self.into = source, into
-        first, *_ = document["from"].values()
-        self.fits = pattern(first.get("where"))
+        self.sources = {entity: Source(form) for entity, form in document["from"].items()}
+        self.fits = self.sources[source.name].fits
         self.attributes: set[str] = set()
+        self._read(document)
+
+    def _read(self, document: _Document) -> None:
+        """Read the action, whose parts are in the same mapping as those of all rules."""
+
+    def applies(self, scope: Scope) -> bool:
+        """Whether `where` of the first source holds."""
+        try:
+            return self.fits(scope.stored_value)
+        except Unfit:
+            return False
 
 
 class Source:
@@ -97,30 +109,7 @@ class Source:
 
 
 class GroupRule(Rule):
-    """`copy`, `aggregate`, `top` and `latest`: targets are found by their keys."""
-
-    def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
-        super().__init__(name, document, source, into)
-        self.sources = {entity: Source(form) for entity, form in document["from"].items()}
-        self._by: str | None = document.get("by")
-        self._descending = document.get("order") == "desc"
-        self._limit: int = document.get("limit", 1)
-        self._as: str = document.get("as", "")
-        self._measures = {name: Measure(form) for name, form in document.get("set", {}).items()}
-        listed = document.get("attributes", {})
-        self.everything = listed == "all"
-        self._kept = self.kind != "copy" or document["claimed"]
-        self._attributes = {} if self.everything else {name: _source(text) for name, text in listed.items()}
-        values = document.get("values", {})
-        self._templates = {name: Template.parse(value) for name, value in values.items() if isinstance(value, str)}
-        self._constants = {name: wire(value) for name, value in values.items() if not isinstance(value, str)}
-        self.not_copied: set[str] = set()
-        """With `attributes: all`: what other rules own on the target."""
-        self.attributes = {self._as} if self.kind == "top" else {*self._measures, *self._attributes, *values}
-        if self.kind == "copy":
-            self.attributes |= into.constants.keys()
-        if self.everything:
-            self.attributes.add(EVERYTHING)
+    """A rule whose targets are found by their keys: each has what all contributions to it come to."""
 
     def contributions(
         self, entity: str, key: ItemKey, item: Image, variables: Mapping[str, Value]
@@ -133,81 +122,163 @@ class GroupRule(Rule):
                 scope = Scope(item, variables, element)
                 try:
                     if source.fits(scope.stored_value):
-                        contributions.append(self._contribution(source, by, position, scope))
+                        target = self.into.key(partial(source.variable, scope=scope))
+                        order = self._order(scope)
+                        contributions.append(Contribution(target, by, position, self._content(scope), order))
                 except Missing:
                     continue
-            self._check_sums(contributions)
+            self._check(contributions)
         except (Unfit, Missing):
             return []
         return contributions
 
-    def _check_sums(self, contributions: Sequence[Contribution]) -> None:
-        """Check the sums of the amounts that elements of the source add to one target. Raises Unfit."""
+    def _order(self, scope: Scope) -> tuple[Any, ...]:
+        """What the contributions to a target are ordered by."""
+        return ()
+
+    def _content(self, scope: Scope) -> Mapping[str, Any]:
+        """What a contribution holds."""
+        raise NotImplementedError
+
+    def _check(self, contributions: Sequence[Contribution]) -> None:
+        """Check the contributions of one item together. Raises Unfit."""
+
+    def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
+        """The attributes on an existing target, from all contributions to it."""
+        raise NotImplementedError
+
+
+class CopyRule(GroupRule):
+    """`copy`: of several sources with one target, the least key wins."""
+
+    def _read(self, document: _Document) -> None:
+        listed, values = document["attributes"], document["values"]
+        self.everything = listed == "all"
+        self.not_copied: set[str] = set()
+        """With `attributes: all`: what other rules own on the target."""
+        self._claimed: bool = document["claimed"]
+        self._attributes = {} if self.everything else {name: _source(text) for name, text in listed.items()}
+        self._templates = {name: Template.parse(value) for name, value in values.items() if isinstance(value, str)}
+        self._constants = {name: wire(value) for name, value in values.items() if not isinstance(value, str)}
+        self.attributes = {*self._attributes, *values, *self.into.constants, *([EVERYTHING] if self.everything else [])}
+
+    def _content(self, scope: Scope) -> Mapping[str, Any]:
+        content: dict[str, Value] = {}
+        if self.everything:
+            content = {
+                name: value for name, value in scope.item.items() if name not in self.not_copied and "NULL" not in value
+            }
+        content |= _taken(self._attributes, scope)
+        for name, template in self._templates.items():
+            content[name] = {"S": template.render(scope)}
+        content |= self._constants
+        return _kept(content, 1) if self._claimed else _nested(content, 0)
+
+    def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
+        least = min(group, key=lambda part: (part.source, part.position))
+        return {**least.content, **self.into.constants}
+
+
+class AggregateRule(GroupRule):
+    """`aggregate`: each attribute is a measure of all contributions."""
+
+    def _read(self, document: _Document) -> None:
+        self._measures = {name: Measure(form) for name, form in document["set"].items()}
+        self.attributes = set(self._measures)
+
+    def _content(self, scope: Scope) -> Mapping[str, Any]:
+        amounts = {name: measure.amount(scope) for name, measure in self._measures.items()}
+        if any(isinstance(pick, Picked) and pick.value and levels(pick.value) > 31 for pick in amounts.values()):
+            raise Unfit("more levels than a member can have")
+        return amounts
+
+    def _check(self, contributions: Sequence[Contribution]) -> None:
+        """Check the sums of the amounts that elements of the source add to one target."""
         sums: dict[tuple[ItemKey, str], Decimal] = {}
-        for part in contributions if self._measures and len(contributions) > 1 else ():
+        for part in contributions if len(contributions) > 1 else ():
             for name, amount in part.content.items():
                 if isinstance(amount, Decimal) and self._measures[name].adds:
                     sums[part.target, name] = EXACT.add(sums.get((part.target, name), Decimal(0)), amount)
         for (_, name), amount in sums.items():
             self._measures[name].within(amount)
 
-    def _contribution(self, reader: Source, source: tuple[str, str], position: int, scope: Scope) -> Contribution:
-        target = self.into.key(lambda name: reader.variable(name, scope))
-        if self.kind == "aggregate":
-            amounts = {name: measure.amount(scope) for name, measure in self._measures.items()}
-            if any(isinstance(pick, Picked) and pick.value and levels(pick.value) > 31 for pick in amounts.values()):
-                raise Unfit("more levels than a member can have")
-            return Contribution(target, source, position, amounts)
-        by = () if self._by is None else rank(scope.need(self._by))
-        content = self._content(scope)
-        above = 2 if self.kind == "top" else 1 if self._kept else 0
-        if any(levels(value) > 32 - above for value in content.values()):
-            raise Unfit("more levels than an item can have")
-        if self._kept and size({"M": content}) - 3 - len(content) > MEMBER_BYTES:
-            raise Unfit("more attributes than a member holds")
-        return Contribution(target, source, position, content, by)
+    def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
+        results = {
+            name: measure.result([(part.content[name], part.source, part.position) for part in group])
+            for name, measure in self._measures.items()
+        }
+        return {name: value for name, value in results.items() if value is not None}
 
-    def _content(self, scope: Scope) -> dict[str, Value]:
-        content: dict[str, Value] = {}
-        if self.everything:
-            content = {
-                name: value for name, value in scope.item.items() if name not in self.not_copied and "NULL" not in value
-            }
-        for name, source in self._attributes.items():
-            value = source(scope)
-            if value is not None:
-                content[name] = value
-        for name, template in self._templates.items():
-            content[name] = {"S": template.render(scope)}
-        return {**content, **self._constants}
+
+class LatestRule(GroupRule):
+    """`latest`: the attributes of the first contribution."""
+
+    above = 1
+    """The levels above a kept attribute."""
+
+    def _read(self, document: _Document) -> None:
+        self._by: str = document["by"]
+        self._descending = document["order"] == "desc"
+        self._attributes = {name: _source(text) for name, text in document["attributes"].items()}
+        self.attributes = set(self._attributes)
+
+    def _order(self, scope: Scope) -> tuple[Any, ...]:
+        return rank(scope.need(self._by))
+
+    def _content(self, scope: Scope) -> Mapping[str, Any]:
+        return _kept(_taken(self._attributes, scope), self.above)
+
+    def _ranked(self, group: Sequence[Contribution]) -> list[dict[str, Value]]:
+        ranked = sorted(group, key=lambda part: (part.by, part.source, part.position), reverse=self._descending)
+        return [dict(part.content) for part in ranked]
 
     def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
-        """The attributes on an existing target, from all contributions to it."""
-        if self.kind == "copy":
-            least = min(group, key=lambda part: (part.source, part.position))
-            return {**least.content, **self.into.constants}
-        if self.kind == "aggregate":
-            results = {
-                name: measure.result([(part.content[name], part.source, part.position) for part in group])
-                for name, measure in self._measures.items()
-            }
-            return {name: value for name, value in results.items() if value is not None}
-        ranked = sorted(group, key=lambda part: (part.by, part.source, part.position), reverse=self._descending)
-        if self.kind == "latest":
-            return dict(ranked[0].content) if ranked else {}
-        return {self._as: {"L": _cut([{"M": dict(part.content)} for part in ranked[: self._limit]])}}
+        return next(iter(self._ranked(group)), {})
+
+
+class TopRule(LatestRule):
+    """`top`: the attributes of the first few contributions, as a list."""
+
+    above = 2
+
+    def _read(self, document: _Document) -> None:
+        super()._read(document)
+        self._limit: int = document["limit"]
+        self._as: str = document["as"]
+        self.attributes = {self._as}
+
+    def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
+        return {self._as: {"L": _cut([{"M": content} for content in self._ranked(group)[: self._limit]])}}
+
+
+def _taken(sources: Mapping[str, Callable[[Scope], Value | None]], scope: Scope) -> dict[str, Value]:
+    values = {name: source(scope) for name, source in sources.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _nested(content: dict[str, Value], above: int) -> dict[str, Value]:
+    """The attributes, with so many levels above them. Raises Unfit if these are too many for an item."""
+    if any(levels(value) > 32 - above for value in content.values()):
+        raise Unfit("more levels than an item can have")
+    return content
+
+
+def _kept(content: dict[str, Value], above: int) -> dict[str, Value]:
+    """The same for attributes that are kept of one source. Raises Unfit if they are too long."""
+    if size({"M": _nested(content, above)}) - 3 - len(content) > MEMBER_BYTES:
+        raise Unfit("more attributes than a member holds")
+    return content
 
 
 class RankRule(GroupRule):
     """`rank`: the scores of each board. It writes to no item."""
 
-    def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
-        super().__init__(name, {**document, "by": None}, source, into)
+    def _read(self, document: _Document) -> None:
         self._score = Expression.parse(document["by"])
         self._digits, self._decimals = int(document["digits"]), int(document["decimals"])
         self.descending: bool = document["order"] == "desc"
 
-    def _content(self, scope: Scope) -> dict[str, Value]:
+    def _content(self, scope: Scope) -> Mapping[str, Any]:
         """The score. Raises Unfit if its decimal places, or its digits without them, are too many."""
         score = self._score.number(scope)
         steps = EXACT.multiply(score, Decimal(10) ** self._decimals)
@@ -250,8 +321,7 @@ def _without_null(elements: list[Value]) -> list[Value]:
 class IndexRule(Rule):
     """`index`: key attributes of indexes, on the source item itself."""
 
-    def __init__(self, name: str, document: _Document, source: Entity) -> None:
-        super().__init__(name, document, source, source)
+    def _read(self, document: _Document) -> None:
         self._cases = [
             (pattern(case.get("where")), {name: Template.parse(text) for name, text in case.items() if name != "where"})
             for case in document["cases"]
@@ -299,8 +369,7 @@ class IndexRule(Rule):
 class ComputeRule(Rule):
     """`compute`: attributes of the source item itself, each from the first of its cases that fits."""
 
-    def __init__(self, name: str, document: _Document, source: Entity) -> None:
-        super().__init__(name, document, source, source)
+    def _read(self, document: _Document) -> None:
         self.once: bool = document.get("once", False)
         self._values = {
             name: [(pattern(case.get("where")), _compute(case)) for case in cases]
@@ -310,14 +379,8 @@ class ComputeRule(Rule):
 
     def result(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value]:
         """Return the attributes that have a value. With `once` these are what items get that lack them."""
-        scope = Scope(item, variables)
-        try:
-            if not self.fits(scope.stored_value):
-                return {}
-        except Unfit:
-            return {}
-        values = {}
-        for name, cases in self._values.items():
+        scope, values = Scope(item, variables), {}
+        for name, cases in self._values.items() if self.applies(scope) else ():
             try:
                 compute = next((compute for fits, compute in cases if fits(scope.stored_value)), None)
                 if compute is not None:
@@ -360,8 +423,7 @@ def _source(written: str) -> Callable[[Scope], Value | None]:
 class EmbedRule(Rule):
     """`embed`: attributes of the parent, which is the source, in each child that references it."""
 
-    def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
-        super().__init__(name, document, source, into)
+    def _read(self, document: _Document) -> None:
         self._match = {name: Template.parse(text) for name, text in document["match"].items()}
         self._attributes = {name: _source(text) for name, text in document["attributes"].items()}
         self.keep = document.get("on_delete") == "keep"
@@ -387,19 +449,16 @@ class EmbedRule(Rule):
         """Return the attributes that a parent gives to its children."""
         scope = Scope(item, variables)
         try:
-            if not self.fits(scope.stored_value):
-                return {}
-            values = {name: source(scope) for name, source in self._attributes.items()}
+            return _taken(self._attributes, scope) if self.applies(scope) else {}
         except Unfit:
             return {}
-        return {name: value for name, value in values.items() if value is not None}
 
 
 class ListEmbedRule(EmbedRule):
     """`embed` with `as`: the attributes of several parents in each child that references them, as a list or a map."""
 
-    def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
-        super().__init__(name, document, source, into)
+    def _read(self, document: _Document) -> None:
+        super()._read(document)
         self._list = next(name for name in self._match if steps(name) == steps(document["references"]))
         self._as, self._map = document["as"], document["form"] == "map"
         self._id, self._leaves_out = document.get("id"), document["missing"] == "omit"
@@ -407,11 +466,7 @@ class ListEmbedRule(EmbedRule):
 
     def parent_values(self, item: Image, variables: Mapping[str, Value]) -> dict[str, Value] | None:
         """Return what a parent gives; None if the rule does not apply to it."""
-        scope = Scope(item, variables)
-        try:
-            values = self.result(item, variables) if self.fits(scope.stored_value) else None
-        except Unfit:
-            return None
+        values = self.result(item, variables) if self.applies(Scope(item, variables)) else None
         return None if any(levels(value) > 30 for value in (values or {}).values()) else values
 
     def child_values(
@@ -468,15 +523,28 @@ def make_rule(
     name: str, document: _Document, entities: Mapping[str, Entity]
 ) -> GroupRule | IndexRule | ComputeRule | EmbedRule:
     """The rule that a part of the canonical document describes."""
-    kind = next(kind for kind in _KINDS if kind in document)
-    action = {"cases": document[kind]} if kind == "index" else document[kind]
-    form = {**document, **action, "kind": kind}
+    kind: Kind = next(kind for kind in get_args(Kind) if kind in document)
+    form = {**document, **({"cases": document[kind]} if kind == "index" else document[kind])}
     source = entities[next(iter(document["from"]))]
-    if kind in ("index", "compute"):
-        return (IndexRule if kind == "index" else ComputeRule)(name, form, source)
-    embed = ListEmbedRule if "as" in form else EmbedRule
-    of = embed if kind == "embed" else RankRule if kind == "rank" else GroupRule
-    return of(name, form, source, entities[form["into"]])
+    return _class_of(kind, form)(name, form, source, entities[form.get("into", source.name)])
 
 
-_KINDS = ("copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed")
+def _class_of(kind: Kind, form: _Document) -> type[GroupRule | IndexRule | ComputeRule | EmbedRule]:
+    match kind:
+        case "copy":
+            return CopyRule
+        case "aggregate":
+            return AggregateRule
+        case "top":
+            return TopRule
+        case "latest":
+            return LatestRule
+        case "rank":
+            return RankRule
+        case "index":
+            return IndexRule
+        case "compute":
+            return ComputeRule
+        case "embed":
+            return ListEmbedRule if "as" in form else EmbedRule
+    assert_never(kind)

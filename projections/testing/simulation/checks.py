@@ -17,13 +17,12 @@ from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
-from projections.language.computed import ComputeRule
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.ranks import RankRule, range_of
-from projections.language.rules import CopyRule, ItemRule, Rule
+from projections.language.rules import ItemRule, Rule
 from projections.language.values import plain, same
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Difference, Oracle
@@ -135,7 +134,7 @@ class Checks:
             rule = self._by_guard.get(name)
             if rule is None or (before is not None and after is None and len(guards) > 1):
                 continue  # the guard of no rule, or an item that another rule deleted
-            if copied and not isinstance(rule, CopyRule):
+            if copied and not rule.creates:
                 continue  # a copy whose guard the application removed
             if rule.mode == "shadow":
                 premature.append(f"{encode_key(key)}: {rule.name} is in shadow mode and wrote {value_text(after)}")
@@ -172,7 +171,7 @@ class Checks:
             if not names:
                 continue
             read = item
-            if isinstance(rule, ComputeRule) and rule.once:
+            if not rule.removes:
                 problems += [f"{encode_key(key)} {name}: {rule.name} set it again" for name in names if name in before]
                 was = {name: value for name, value in after.items() if name not in rule.owned()}
                 read = Item(item.entity, item.key, item.variables, was)

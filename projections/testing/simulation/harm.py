@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 from projections.engine.store import Image, ItemKey, Value
-from projections.language.computed import ComputeRule
 from projections.language.entity import Entity
 from projections.language.keys import encode_key
 from projections.language.program import Program
@@ -480,11 +479,11 @@ def _together(program: Program, entity: Entity, name: str) -> frozenset[str]:
 def set_once(programs: Iterable[Program], table: str) -> frozenset[str]:
     """Return the attributes that rules set once on items of a table. They stay on items that have left their entity."""
     rules = (rule for program in programs for rule in program.rules.values() if rule.into.table == table)
-    return frozenset(name for rule in rules if isinstance(rule, ComputeRule) and rule.once for name in rule.owned())
+    return frozenset(name for rule in rules if not rule.removes for name in rule.owned())
 
 
 def _lasting(programs: Sequence[Program], table: str) -> frozenset[str]:
     rules = (rule for program in programs for rule in program.rules.values() if rule.into.table == table)
-    others = (rule for rule in rules if not (isinstance(rule, ComputeRule) and rule.once))
+    others = (rule for rule in rules if rule.removes)
     once = set_once(programs, table)
     return once.difference(*(rule.owned() for rule in others)) if once else once

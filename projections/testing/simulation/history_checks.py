@@ -8,7 +8,6 @@ from projections.engine.guards import Guards
 from projections.engine.registry import PROVISIONAL, Registry
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
-from projections.language.computed import ComputeRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.operations.backfill.progress import Progress
@@ -198,8 +197,8 @@ def _of_program(
         now = after.rules.get(rule.name)
         if rule.mode == "shadow" or (now is None and after.retired.get(rule.name, silence) != "remove"):
             continue
-        if isinstance(rule, ComputeRule) and rule.once:
-            continue  # what it set stays
+        if not rule.removes:
+            continue
         entity, guard = rule.into.name, before.guard(rule.name)
         moved = now is None or now.into.name != entity
         gone = set(rule.owned()) - after.derived_attributes(entity)

@@ -107,8 +107,8 @@ class Pools:
                 for part in action.parts():
                     self._part(source, variable, part.value)
             case Copy():
-                for template in action.templates.values():
-                    self._template(source, variable, template)
+                for value in (*action.templates.values(), *action.carried.values()):
+                    self._part(source, variable, value)
             case Aggregate():
                 for measure in action.set.values():
                     self._measure(source, variable, measure)
@@ -121,9 +121,13 @@ class Pools:
             case Top() | Latest():
                 self._read(source, variable, action.by)
                 self._add(action.by, [{"N": "1"}, {"N": "20"}, {"N": "-3.5"}, {"S": "a"}, {"S": "b"}])
-        if isinstance(action, Copy | Top | Latest | Embed):
-            for attribute in (action.carried if isinstance(action, Copy) else action.attributes).values():
-                self._part(source, variable, attribute)
+                for value in action.attributes.values():
+                    self._part(source, variable, value)
+            case Embed():
+                for value in action.attributes.values():
+                    self._part(source, variable, value)
+            case _:
+                assert_never(action)
         if action.makes_key:
             for pattern in self._program.entities[rule.into].patterns:
                 for name in pattern.names:

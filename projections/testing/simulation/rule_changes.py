@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from projections.errors import ProjectionsError
 from projections.language.compiling import into_of, kind_of
+from projections.language.models import ACTIONS
 from projections.language.program import Program
 from projections.language.syntax import LanguageError, key_text, steps
 from projections.language.templates import Template
@@ -28,7 +29,7 @@ from projections.testing.simulation.pools import FOREIGN, Pools
 
 Document = dict[str, Any]
 
-_LEDGER = ("aggregate", "top", "latest")
+_OTHER_KINDS = ("aggregate", "top", "latest")
 _TRIES = 60
 _FUNCTIONS = ("sum", "avg", "min", "max")
 """The functions of random measures. A further one would change the histories of all seeds."""
@@ -138,27 +139,29 @@ class _Draft:
 
     def _ways(self, rule: Document) -> Iterator[Callable[[str, Document, Document], str | None]]:
         kind = kind_of(rule)
-        if kind == "rank":
+        action = rule[kind]
+        grouped = ACTIONS[kind].in_ledger and ACTIONS[kind].writes_items
+        if "digits" in action:
             yield from (self._shards, self._digits, self._kind, self._target)
-        if kind == "aggregate":
+        if grouped and "set" in action:
             yield from (self._measure_less, self._measure_more, self._measure_otherwise, self._shards)
-        if kind in ("top", "latest"):
+        if grouped and "by" in action:
             yield from (self._order, self._by)
-        if kind == "top":
+        if "limit" in action:
             yield self._limit
-        if kind in ("top", "latest", "copy", "embed"):
+        if "attributes" in action:
             yield from (self._show_less, self._show_more)
-        if kind == "copy":
+        if "claimed" in action:
             yield from (self._values, self._claim)
-        if kind in _LEDGER or (kind == "copy" and rule["copy"]["claimed"]):
+        if grouped or (isinstance(action, dict) and action.get("claimed")):
             yield self._target
-        if kind in _LEDGER:
+        if grouped:
             yield from (self._into, self._kind)
-        if kind == "index":
+        if isinstance(action, list):
             yield from (self._fewer_cases, self._turn_cases, self._prefix)
-        if kind == "embed" and "as" in rule["embed"]:
+        if "missing" in action:
             yield from (self._missing, self._form)
-        elif kind == "embed":
+        if "on_delete" in action:
             yield self._on_delete
         if len(rule["from"]) > 1:
             yield from (self._fewer_sources, self._source_alone, self._other_where)
@@ -291,7 +294,7 @@ class _Draft:
 
     def _kind(self, name: str, rule: Document, action: Document) -> str | None:
         """Another kind of rule of the same name: its targets and its guard are as before, what it shows is new."""
-        kind = self._any([kind for kind in _LEDGER if kind not in rule])
+        kind = self._any([kind for kind in _OTHER_KINDS if kind not in rule])
         paths = self._attributes(rule)
         if not paths or (kind != "aggregate" and rule.get("expired") == "keep"):
             return None
@@ -332,7 +335,7 @@ class _Draft:
         if len(rule["from"]) > 1:
             return None
         read = {name for form in self._rules.values() for name in form["from"]}
-        made = {into_of(form) for form in self._rules.values() if "copy" in form}
+        made = {into_of(form) for form in self._rules.values() if ACTIONS[kind_of(form)].makes_items}
         names = _written_names(rule)
         writers = [form for form in self._rules.values() if form is not rule and "into" in form[kind_of(form)]]
         taken = {into_of(form) for form in writers if names & _written_names(form)}
