@@ -168,11 +168,11 @@ class CopyRule(GroupRule):
             content = {
                 name: value for name, value in scope.item.items() if name not in self.not_copied and "NULL" not in value
             }
-        content |= _taken(self._attributes, scope)
+        content |= _values_of(self._attributes, scope)
         for name, template in self._templates.items():
             content[name] = {"S": template.render(scope)}
         content |= self._constants
-        return _kept(content, 1) if self._claimed else _nested(content, 0)
+        return _within_member(content, 1) if self._claimed else _within_levels(content, 0)
 
     def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
         least = min(group, key=lambda part: (part.source, part.position))
@@ -226,14 +226,14 @@ class LatestRule(GroupRule):
         return rank(scope.need(self._by))
 
     def _content(self, scope: Scope) -> Mapping[str, Any]:
-        return _kept(_taken(self._attributes, scope), self.above)
+        return _within_member(_values_of(self._attributes, scope), self.above)
 
-    def _ranked(self, group: Sequence[Contribution]) -> list[dict[str, Value]]:
+    def _in_order(self, group: Sequence[Contribution]) -> list[dict[str, Value]]:
         ranked = sorted(group, key=lambda part: (part.by, part.source, part.position), reverse=self._descending)
         return [dict(part.content) for part in ranked]
 
     def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
-        return next(iter(self._ranked(group)), {})
+        return next(iter(self._in_order(group)), {})
 
 
 class TopRule(LatestRule):
@@ -248,24 +248,24 @@ class TopRule(LatestRule):
         self.attributes = {self._as}
 
     def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
-        return {self._as: {"L": _cut([{"M": content} for content in self._ranked(group)[: self._limit]])}}
+        return {self._as: {"L": _cut([{"M": content} for content in self._in_order(group)[: self._limit]])}}
 
 
-def _taken(sources: Mapping[str, Callable[[Scope], Value | None]], scope: Scope) -> dict[str, Value]:
+def _values_of(sources: Mapping[str, Callable[[Scope], Value | None]], scope: Scope) -> dict[str, Value]:
     values = {name: source(scope) for name, source in sources.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _nested(content: dict[str, Value], above: int) -> dict[str, Value]:
+def _within_levels(content: dict[str, Value], above: int) -> dict[str, Value]:
     """The attributes, with so many levels above them. Raises Unfit if these are too many for an item."""
     if any(levels(value) > 32 - above for value in content.values()):
         raise Unfit("more levels than an item can have")
     return content
 
 
-def _kept(content: dict[str, Value], above: int) -> dict[str, Value]:
+def _within_member(content: dict[str, Value], above: int) -> dict[str, Value]:
     """The same for attributes that are kept of one source. Raises Unfit if they are too long."""
-    if size({"M": _nested(content, above)}) - 3 - len(content) > MEMBER_BYTES:
+    if size({"M": _within_levels(content, above)}) - 3 - len(content) > MEMBER_BYTES:
         raise Unfit("more attributes than a member holds")
     return content
 
@@ -449,7 +449,7 @@ class EmbedRule(Rule):
         """Return the attributes that a parent gives to its children."""
         scope = Scope(item, variables)
         try:
-            return _taken(self._attributes, scope) if self.applies(scope) else {}
+            return _values_of(self._attributes, scope) if self.applies(scope) else {}
         except Unfit:
             return {}
 
