@@ -64,7 +64,7 @@ class StoreReader:
             texts = [str(next(iter(value.values()))) for _, value in (*read.partition, *read.fixed)]
             item = self._store.get(ItemKey(read.table, *texts), read.attributes)
             return ReadPage([] if item is None else [item])
-        values = [value for _, value in read.partition]
+        values, key_names = [value for _, value in read.partition], self._store.schema(read.table).key_names(read.index)
         attributes = None if read.attributes is None else list(read.attributes)
         images: list[Image] = []
         while True:
@@ -76,18 +76,10 @@ class StoreReader:
                     continue
                 images.append(item if attributes is None else {name: item[name] for name in attributes if name in item})
                 if len(images) == limit:
-                    return ReadPage(images, self._cursor(read, item))
+                    return ReadPage(images, {name: item[name] for name in key_names})
             if page.after is None:
                 return ReadPage(images)
             after = page.after
-
-    def _cursor(self, read: Read, item: Image) -> Image:
-        schema = self._store.schema(read.table)
-        names = [*schema.key_attributes]
-        if read.index is not None:
-            partition, sort = schema.indexes[read.index][:2]
-            names += [name for name, _ in (*partition, *sort)]
-        return {name: item[name] for name in names}
 
 
 def _within(read: Read, item: Image) -> bool:
@@ -247,12 +239,7 @@ class Answer:
         return tuple(places)
 
     def _key(self, read: Read, image: Image) -> Image:
-        schema = self._program.tables[read.table]
-        names = [*schema.key_attributes]
-        if read.index is not None:
-            for part in schema.indexes[read.index]:
-                names += [name for name, _ in part]
-        return {name: image[name] for name in names}
+        return {name: image[name] for name in self._program.tables[read.table].key_names(read.index)}
 
     def _show(self, read: Read, image: Image) -> dict[str, Any]:
         """Return an item without guards: the attributes that the query asks for, or all."""

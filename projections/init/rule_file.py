@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from projections.init.proposal import Attribute, Entity, Pairs, Proposal, Rule, Table, Unknown
-from projections.language.files import flow, name, text
+from projections.language.files import flow, text
 from projections.language.syntax import an
 from projections.printable import printable
 
@@ -103,7 +103,7 @@ def _tables(proposals: Sequence[Proposal]) -> Iterator[str]:
         return
     yield "tables:"
     for proposal in proposals:
-        yield f"  {name(proposal.table.name)}:"
+        yield f"  {text(proposal.table.name)}:"
         yield from (f"  {line}" for line in _table(proposal))
 
 
@@ -113,7 +113,7 @@ def _table(proposal: Proposal) -> Iterator[str]:
     if table.indexes:
         yield "  indexes:"
     for index in table.indexes:
-        yield f"    {name(index)}: {_index(table, index)}"
+        yield f"    {text(index)}: {_index(table, index)}"
     if table.ttl:
         yield f"  ttl: {text(table.ttl)}"
     if proposal.separator != "#":
@@ -174,11 +174,11 @@ def _entity(entity: Entity, proposal: Proposal, several: bool) -> Iterator[str]:
         form["required"] = list(entity.required)
     if entity.index_key:
         form["index_key"] = dict(entity.index_key)
-    line = f"  {name(entity.name)}: {flow(form)}"
+    line = f"  {text(entity.name)}: {flow(form)}"
     if len(line) <= _WIDTH:
         yield line
         return
-    yield f"  {name(entity.name)}:"
+    yield f"  {text(entity.name)}:"
     for part, value in form.items():
         yield from _member(part, value)
 
@@ -217,20 +217,20 @@ def _unknown(unknown: Sequence[Unknown]) -> Iterator[str]:
 
 
 def _rule(rule: Rule) -> Iterator[str]:
-    yield f"  {name(rule.name)}:"
+    yield f"  {text(rule.name)}:"
     for part, value in _with_mode(rule.body).items():
         yield from _member(part, value)
 
 
 def _member(part: str, value: object) -> Iterator[str]:
     """Yield a part of a rule or entity, on one line if it is short enough."""
-    line = f"    {name(part)}: {flow(value)}"
+    line = f"    {text(part)}: {flow(value)}"
     if len(line) <= _WIDTH or not isinstance(value, Mapping):
         yield line
         return
-    yield f"    {name(part)}:"
+    yield f"    {text(part)}:"
     for key, content in value.items():
-        yield f"      {name(key)}: {flow(content)}"
+        yield f"      {text(key)}: {flow(content)}"
 
 
 def _with_mode(body: Mapping[str, object]) -> dict[str, object]:

@@ -63,16 +63,11 @@ def text(value: str) -> str:
     return value if _EXPRESSION.fullmatch(value) else scalar(value)
 
 
-def name(value: str) -> str:
-    """Return a key of a mapping."""
-    return text(value)
-
-
 def flow(value: Any) -> str:
     """Return a value in flow style: `{ into: Post, set: { likeCount: count } }`."""
     if isinstance(value, Mapping):
         return (
-            "{ " + ", ".join(f"{name(str(key))}: {flow(content)}" for key, content in value.items()) + " }"
+            "{ " + ", ".join(f"{text(str(key))}: {flow(content)}" for key, content in value.items()) + " }"
             if value
             else "{}"
         )
@@ -89,9 +84,9 @@ def block(value: Mapping[str, Any], width: int = 90, indent: str = "") -> str:
     """Return a mapping with a line for each key; a value that is a mapping is in flow style if it fits into `width`."""
     lines = []
     for key, content in value.items():
-        line = f"{indent}{name(str(key))}: {flow(content)}"
+        line = f"{indent}{text(str(key))}: {flow(content)}"
         if isinstance(content, Mapping) and content and (len(line) > width or not indent):
-            lines += [f"{indent}{name(str(key))}:", block(content, width, indent + "  ")]
+            lines += [f"{indent}{text(str(key))}:", block(content, width, indent + "  ")]
         else:
             lines.append(line)
     return "\n".join(lines)

@@ -62,12 +62,16 @@ class Schema:
     projected: Mapping[str, frozenset[str]] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
 
+    def key_names(self, index: str | None) -> tuple[str, ...]:
+        """Return the key attributes of the table, and those of an index if one is named."""
+        partition, sort = self.indexes[index] if index is not None else ((), ())
+        return (*self.key_attributes, *(name for name, _ in (*partition, *sort)))
+
     def projected_names(self, index: str) -> frozenset[str] | None:
         """Return the attributes of an item that an index returns; None for all."""
         if index not in self.projected:
             return None
-        partition, sort = self.indexes[index]
-        return self.projected[index].union(self.key_attributes, (name for name, _ in (*partition, *sort)))
+        return self.projected[index].union(self.key_names(index))
 
     def entry(self, index: str, image: Image) -> Image:
         """Return the attributes of an item that an index returns."""

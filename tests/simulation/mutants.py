@@ -17,6 +17,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from adversary import adversary_of
+
 import projections
 from projections.engine.store import ItemKey
 from projections.language.loader import load
@@ -90,7 +92,9 @@ class Mutant:
 
     def _setup(self) -> Setup:
         """Return the setup in which it is caught, with rules as the engine compiles them now."""
-        return Setup(load(rules_file(self.rules)).document(), self.base.without, self.fixed)
+        fixed = dict(self.fixed)
+        document, attacker = load(rules_file(self.rules)).document(), adversary_of(fixed.pop("adversary", 0.0))
+        return Setup(document, self.base.without, fixed, attacker)
 
     def _goes_wrong(self, setup: Setup, seed: int) -> bool:
         try:

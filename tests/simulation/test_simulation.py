@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from adversary import adversary_of
 from click.testing import CliRunner
 from mutants import GUARDED, MUTANTS, Mutant, applied, changed_texts, rules_file
 
@@ -125,7 +126,7 @@ GUARDED_RULES = ["adoption", "aggregates", "chains", "claims", "copies", "derive
 @pytest.mark.parametrize("rules", GUARDED_RULES)
 def test_an_adversary_who_knows_every_guard_gains_nothing_that_lasts(rules: str, first: int, histories: int) -> None:
     """It writes any attribute of any item; each history ends as the source items say, and nothing else is lost."""
-    setup = Setup(load(rules_file(rules)).document(), fixed={"adversary": 0.3})
+    setup = Setup(load(rules_file(rules)).document(), attacker=adversary_of(0.3))
     for seed in range(first, first + histories):
         assert setup.play(seed).problems == [], f"{rules}, seed {seed}"
 

@@ -15,7 +15,6 @@ from projections.language.access.plan import Query, queries_of
 from projections.language.embeds import attributes_of_child
 from projections.language.facts import Origin, creators, indexes_fed, origins, paths_read
 from projections.language.forms import IndexKeys
-from projections.language.keys import Schema
 from projections.language.kinds import EVERY
 from projections.language.models import Entity as Declared
 from projections.language.models import Rules
@@ -267,17 +266,10 @@ def _chain(program: Program, pattern: AccessPattern, attributes: Iterable[Attrib
         (entity, name)
         for read in pattern.reads
         for entity in read.entities
-        for name in _key_names(program.tables[read.table], read.index)
+        for name in program.tables[read.table].key_names(read.index)
     }
     chains = [group.chain for group in attributes if any((group.entity, name) in keys for name in group.values)]
     return max(chains, key=len, default=())
-
-
-def _key_names(schema: Schema, index: str | None) -> tuple[str, ...]:
-    if index is None:
-        return schema.key_attributes
-    partition, sort = schema.indexes[index]
-    return (*schema.key_attributes, *(name for name, _ in (*partition, *sort)))
 
 
 def _read_cost(program: Program, pattern: AccessPattern, chain: tuple[str, ...]) -> ReadCost:

@@ -14,7 +14,6 @@ from projections.errors import InvalidRequest
 from projections.language.entity import Entity
 from projections.language.syntax import root
 from projections.testing.simulation import external_writes
-from projections.testing.simulation.external_writes import Adversary
 from projections.testing.simulation.item_writer import ItemWriter, place
 from projections.testing.simulation.pools import FOREIGN
 
@@ -274,17 +273,18 @@ OPERATIONS = {operation.__name__: weight for operation, weight in (*_WEIGHTS.ite
 class Application:
     """Random writes to the tables of a program. `without` are names of operations.
 
-    `apart` decides about operations that only some histories have; without it, there are none.
+    `apart` decides about operations that only some histories have; without it, there are none. `attack` perhaps makes a
+    write instead, and returns its name.
     """
 
     def __init__(
         self,
         writer: ItemWriter,
         without: frozenset[str] = frozenset(),
-        adversary: Adversary | None = None,
+        attack: Callable[[], str] = lambda: "",
         apart: Random | None = None,
     ) -> None:
-        self._adversary = adversary
+        self._attack = attack
         rng = writer.rng
         self._random = rng.random
         self.writer = writer
@@ -310,10 +310,9 @@ class Application:
             with suppress(InvalidRequest):
                 writer.store.put(key.table, writer.new(kind, key, variables))
             return "put"
-        if self._adversary is not None:
-            with suppress(InvalidRequest):
-                if attack := self._adversary.write():
-                    return attack
+        with suppress(InvalidRequest):
+            if attack := self._attack():
+                return attack
         for apart, chance in self._apart:
             assert self._apart_rng is not None
             if self._apart_rng.random() < chance and self._done_apart(apart, self._apart_rng):

@@ -114,8 +114,6 @@ class FaultPlan:
     """Probability that a change exceeds the budget of its rule, and is left to the worker."""
     defer_copies: float = 0.0
     """Probability that the copies of an item exceed the budget of their rule, and are left to the worker."""
-    adversary: float = 0.0
-    """Probability, at each write of the application, that the adversary makes one instead. It is never drawn."""
 
     @property
     def new_rules(self) -> RuleState:

@@ -5,7 +5,7 @@ One integer decides everything. The scheduler carries out the engine's calls of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,6 @@ from projections.local.event_source import Batch, EventSourceMapping
 from projections.testing.simulation.application_writes import Application, come_between
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.deployment import Deployment
-from projections.testing.simulation.external_writes import Adversary
 from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.history_checks import HistoryChecks
 from projections.testing.simulation.item_writer import ItemWriter
@@ -42,6 +41,7 @@ class Setup:
     """The rule file, its changes, and fixed values of the fault plan, for any number of histories.
 
     `without` names operations that the application does not do. `fixed` are values of the fault plan that are not drawn.
+    `attacker` makes the `attack` of a history's application, by its writer and the seed.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Setup:
         document: Mapping[str, Any],
         without: frozenset[str] = frozenset(),
         fixed: Mapping[str, Any] | None = None,
+        attacker: Callable[[ItemWriter, int], Callable[[], str]] = lambda writer, seed: lambda: "",
     ) -> None:
         version = RuleVersion(document)
         self._alone = RuleVersions(version, version, version.program, Pools(version.program))
@@ -58,6 +59,7 @@ class Setup:
         self.schemas = schemas(version.program)
         self.without = without
         self._fixed = fixed or {}
+        self.attacker = attacker
 
     def plan(self, rng: Random) -> FaultPlan:
         return FaultPlan.draw(rng, self._fixed)
@@ -138,8 +140,7 @@ class History:
             versions.application, versions.rules, versions.pools, database.store, rng, database.items, database.made
         )
         without = setup.without | plan.without | (frozenset() if self._expires() else {"expire"})
-        adversary = Adversary(writer, seed, plan.adversary) if plan.adversary else None
-        self._application = Application(writer, without, adversary, Random(f"{seed} apart"))
+        self._application = Application(writer, without, setup.attacker(writer, seed), Random(f"{seed} apart"))
         self._deployment = Deployment(versions.first, plan, rng, database, scheduler, self._quarantine)
         self._runner = JobRunner(plan, rng, self._deployment, scheduler, self._refuse)
         self._operators = Operators(
