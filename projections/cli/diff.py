@@ -62,8 +62,8 @@ def _path(name: str) -> Path:
 def _document(path: Path) -> dict[str, Any]:
     """Return the canonical rules of a file, even if this version cannot execute them. Raises RulesError or UsageError."""
     from projections.language.files import text_of_file
+    from projections.language.kinds import FORMAT
     from projections.language.loader import loads
-    from projections.language.models import FORMAT
     from projections.language.program import Program
 
     try:
@@ -89,7 +89,7 @@ def _document(path: Path) -> dict[str, Any]:
             except Exception as error:
                 raise UsageError(f"{path}: invalid canonical rules: {error!r}") from None
             return document
-    return loads(text, str(path), executable=False).document()
+    return loads(text, str(path)).document()
 
 
 _SIGNS = {"new": "+", "changed": "~", "removed": "-", "retired": "-"}

@@ -52,7 +52,7 @@ def command(rules: str | None, form: str | None, output: str | None, force: bool
     from projections.language.review import review
 
     path = find_rules(rules)
-    graph = graph_of(load(path, executable=False), path.name, review(path, path.name).findings)
+    graph = graph_of(load(path), path.name, review(path, path.name).findings)
     suffix = Path(output or "").suffix.lower()
     if form is None and output is not None and suffix not in ENDINGS:
         raise UsageError(f"{output}: this command writes .mmd and .html; other names need --format")

@@ -9,33 +9,16 @@ from itertools import combinations
 from typing import Any
 
 from projections.language.access.paths import TABLE
-from projections.language.embeds import children_of, parent_patterns
 from projections.language.forms import IndexKeys, syntax
-from projections.language.measures import EXTREMES, PICKED, TYPED
-from projections.language.models import (
-    COMBINING,
-    Aggregate,
-    Compute,
-    Copy,
-    Embed,
-    Entity,
-    Index,
-    Latest,
-    Projection,
-    Rank,
-    Rules,
-    Table,
-    Top,
-    declaration,
-    extreme_type,
-    is_claimed,
-)
+from projections.language.kinds import Result
+from projections.language.kinds.index import typed
+from projections.language.models import ACTIONS, Entity, Projection, Rules, Table
 from projections.language.ownership import cycle_mistakes, ownership_mistakes
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import Equals, Exists, Test
 from projections.language.questions import Query, WritePattern, WriteStep
-from projections.language.syntax import LanguageError, Location, Mistake, no_entity, root, suggest
-from projections.language.templates import KeyPattern, Template, by_field, overlap
+from projections.language.syntax import Location, Mistake, an, no_entity, root, suggest
+from projections.language.templates import KeyPattern, by_field, overlap
 
 ABSENT = Exists(False)
 
@@ -132,13 +115,6 @@ def _key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> I
         yield from found
         if not found and expected[attribute] != "S" and not template.single:
             yield Mistake((*place, attribute), typed(attribute, expected[attribute]))
-
-
-def typed(attribute: str, kind: str, computed: bool = False) -> str:
-    """Return why an attribute that is not text cannot have this template; a number may be `computed`."""
-    word = "a number (N)" if kind == "N" else "binary (B)"
-    one = "variable or expression" if kind == "N" and computed else "variable"
-    return f"{attribute} is {word}: its template must be one {one}, nothing else"
 
 
 def _index_key_mistakes(entity: Entity, table: Table, name: str, place: Location) -> Iterator[Mistake]:
@@ -242,7 +218,6 @@ def analyse(rules: Rules, before: Collection[Mistake] = ()) -> list[Mistake]:
         if not unknown:
             sound[name] = rule
             found += _target(rules, rule, place)
-            found += _extremes(rules, rule, place)
     related = rules.with_projections(sound)
     found += [*ownership_mistakes(related), *cycle_mistakes(related)]
     if all(one.path[:1] and one.path[0] in _APART for one in (*before, *found)):  # another correction may correct these
@@ -255,27 +230,9 @@ def analyse(rules: Rules, before: Collection[Mistake] = ()) -> list[Mistake]:
     return [*found, *question_mistakes(rules)]
 
 
-def unsupported(rules: Rules) -> list[Mistake]:
-    """Return each use of a construct that this version does not support yet."""
-    message = 'this version does not support "expired: keep" of a copy yet: remove the rule'
-    return [
-        Mistake(("projections", name, "expired"), message, at_key=True)
-        for name, rule in rules.projections.items()
-        if rule.expired == "keep" and isinstance(rule.action, Copy)
-    ]
-
-
 def _unusable_embeds(rules: Rules) -> Iterator[Mistake]:
-    if not any(rule.kind == "embed" for rule in rules.projections.values()):
-        return
-    document = rules.document()
     for name, rule in rules.projections.items():
-        if rule.kind == "embed":
-            for question in (parent_patterns, children_of):
-                try:
-                    question(document, name)
-                except LanguageError as error:
-                    yield Mistake(("projections", name, "embed", "match"), error.message, at_key=True)
+        yield from rule.action.final_mistakes(rules, name)
 
 
 def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
@@ -289,46 +246,35 @@ def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistak
 def _constructs(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
     """Yield constructs that a rule of this kind cannot have, or lacks."""
     action = rule.action
-    if isinstance(action, Rank) and rule.mode == "shadow":
-        message = "a rank rule cannot be in shadow mode: it writes nothing to the tables in any mode; remove this"
-        yield Mistake((*place, "mode"), message, at_key=True)
     if len(rule.sources) > 1 and not action.combines:
-        article = "an" if rule.kind[0] in "aei" else "a"
-        target = ", each into an entity of its own" if rule.kind == "copy" else ""
+        target = ", each into an entity of its own" if action.makes_items else ""
+        combining = [kind for kind, other in ACTIONS.items() if other.combines]
         message = (
-            f"{article} {rule.kind} rule has one source: write a rule for each of {' and '.join(rule.sources)}{target}. "
-            f"Only {', '.join(COMBINING[:-1])} and {COMBINING[-1]} rules combine several sources"
+            f"{an(rule.kind)} rule has one source: write a rule for each of {' and '.join(rule.sources)}{target}. "
+            f"Only {', '.join(combining[:-1])} and {combining[-1]} rules combine several sources"
         )
         yield Mistake((*place, "from"), message)
         return
     if not action.makes_key:
-        a_kind = f"{'a' if rule.kind == 'compute' else 'an'} {rule.kind}"
-        why = "its target is the source item itself" if action.on_source else "its `match` selects the children"
-        for name, given in (("each", rule.each), ("bind", rule.bind)):
-            if given:
-                yield Mistake((*place, *rule.place(name)), f"{a_kind} rule cannot have `{name}`: {why}", at_key=True)
+        why, instead = action.without_key
+        for name, part in (("each", rule.each), ("bind", rule.bind)):
+            if part:
+                message = f"{an(rule.kind)} rule cannot have `{name}`: {why}"
+                yield Mistake((*place, *rule.place(name)), message, at_key=True)
         if rule.expired is not None:
-            instead_of = "use `on_delete`" if rule.kind == "embed" else "the item itself is deleted"
-            yield Mistake((*place, "expired"), f"{a_kind} rule cannot have `expired`: {instead_of}", at_key=True)
+            yield Mistake((*place, "expired"), f"{an(rule.kind)} rule cannot have `expired`: {instead}", at_key=True)
         return
     sources = {name: rules.entities[name].expires for name in rule.sources if name in rules.entities}
     expiring = [name for name, expires in sources.items() if expires]
     if expiring and rule.expired is None:
-        choices = "`retract`" if isinstance(action, Top | Latest) else "`keep` or `retract`"
+        choices = "`keep` or `retract`" if action.keeps_expired else "`retract`"
         yield Mistake(place, f"items of {' and '.join(expiring)} expire: set `expired` to {choices}", at_key=True)
     if not expiring and len(sources) == len(rule.sources) and rule.expired is not None:
         entity = "the entity" if len(sources) == 1 else "one of the entities"
         message = f"items of {' and '.join(sources)} do not expire: add `expires: true` to {entity}, or remove this"
         yield Mistake((*place, "expired"), message, at_key=True)
-    if rule.expired == "keep" and isinstance(action, Top | Latest):
+    if rule.expired == "keep" and not action.keeps_expired:
         yield Mistake((*place, "expired"), f"{rule.kind} rules accept only `expired: retract`")
-    if rule.expired == "keep" and isinstance(action, Aggregate):
-        for attribute, measure in action.set.items():
-            if measure.function in PICKED:
-                message = (
-                    f"{measure.function} cannot keep values of expired items: move it to a rule with `expired: retract`"
-                )
-                yield Mistake((*place, "aggregate", "set", attribute), message)
 
 
 def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
@@ -337,59 +283,15 @@ def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake
     if table is None:
         return
     yield from _written(rules, rule, table, place)
-    action = rule.action
-    if isinstance(action, Index):
-        yield from _index(action, table, place)
-    if isinstance(action, Embed):
-        yield from _listed(rules, action, table, place)
-    if not action.makes_key:
+    if all(rules.entities[source].table in rules.tables for source in rule.sources):
+        yield from (replace(mistake, path=(*place, *mistake.path)) for mistake in rule.action.mistakes(rules, rule))
+    if not rule.action.makes_key:
         return
     variables = rules.entities[rule.into].variables
     for name, at in {name: variant.place("bind", name) for variant in rule.variants for name in variant.bind}.items():
         if name not in variables:
             hint = suggest(name, variables) or f": its variables are {', '.join(variables) or 'none'}"
             yield Mistake((*place, *at), f"the key of {rule.into} has no variable {{{name}}}{hint}", at_key=True)
-    if isinstance(action, Copy):
-        yield from _copy(rules, rule, action, place)
-
-
-def _listed(rules: Rules, embed: Embed, table: Table, place: Location) -> Iterator[Mistake]:
-    """Yield references of an embed with `as` that cannot be a list or set, and a list in place of its references."""
-    if embed.as_ is None:
-        return
-    name = embed.references
-    assert name is not None
-    where = (*place, "embed", "match", name)
-    if name in rules.entities[embed.into].variables:
-        message = f"{{{name}}} is in the key of {embed.into}, so it cannot be a list or set of references"
-        yield Mistake(where, f"{message}: name an attribute, or remove `as`", at_key=True)
-    elif name in table.attribute_types:
-        message = f"{name} is the key of an index, so it cannot be a list or set of references"
-        yield Mistake(where, f"{message}: name another attribute, or remove `as`", at_key=True)
-    if embed.as_ in {root(one) for one in embed.match}:
-        message = f"the rule cannot write {embed.as_}, because `match` reads it: write another name"
-        yield Mistake((*place, "embed", "as"), message)
-
-
-def _copy(rules: Rules, rule: Projection, copy: Copy, place: Location) -> Iterator[Mistake]:
-    if rule.into == rule.source:
-        yield Mistake((*place, "copy", "into"), "the source and the target of a copy must be different entities")
-    if not copy.model_fields_set & {"attributes", "values"}:
-        yield Mistake((*place, "copy"), "copies nothing: add `attributes` or `values`", at_key=True)
-    for name in copy.values:
-        if name in copy.carried:
-            yield Mistake((*place, "copy", "values", name), "is also listed in `attributes`", at_key=True)
-    in_table = rules.entities[rule.source].table in rules.tables
-    if copy.claimed is not None and in_table and copy.claimed != is_claimed(rules, rule):
-        yield Mistake((*place, "copy", "claimed"), "follows from the keys: remove it", at_key=True)
-    variables = rules.entities[rule.into].variables
-    used = {root(inner) for name in variables for inner in (rule.bind[name].names if name in rule.bind else (name,))}
-    if rule.each is not None and rule.each.variable not in used:
-        message = (
-            f"the key of {rule.into} does not include {{{rule.each.variable}}}: all elements would share one copy; use it "
-            "in `bind`"
-        )
-        yield Mistake((*place, *rule.place("each")), message, at_key=True)
 
 
 def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> Iterator[Mistake]:
@@ -411,7 +313,7 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
             yield Mistake(where, message, at_key=True)
         elif attribute in fixed:
             yield Mistake(where, f"{attribute} is in `match` of {rule.into}: rules cannot write it", at_key=True)
-        elif attribute in recognised and not isinstance(rule.action, Copy):
+        elif attribute in recognised and not rule.action.makes_items:
             node = f"{rule.into}.{attribute}"
             message = (
                 f"circular dependency: {node} → {node}: `match` of {rule.into} reads what this rule writes, so the "
@@ -419,7 +321,27 @@ def _written(rules: Rules, rule: Projection, table: Table, place: Location) -> I
             message += "rule would lose the item; let `match` read another attribute"
             yield Mistake(where, message, at_key=True)
         elif attribute in types:
-            yield from _typed(rules, rule, attribute, types[attribute], where)
+            result = rule.action.results(rules, rule)[attribute]
+            if result.type not in (types[attribute], None):
+                yield Mistake(where, _mistyped(attribute, types[attribute], result), at_key=True)
+
+
+def _mistyped(attribute: str, kind: str, result: Result) -> str:
+    """Return why an attribute that is the key of an index cannot have a value of another type."""
+    if result.type not in ("N", "S"):
+        words = {
+            "L": "list",
+            "M": "map",
+            "SS": "set",
+            "NS": "set",
+            "BOOL": "boolean",
+            "NULL": "null",
+            "B": "binary value",
+        }
+        return f"{attribute} is the key of an index and cannot hold a {words[result.type or '']}"
+    number = "write a path or an expression, or " if result.type == "S" else ""
+    message = f"{attribute} is a key of type {kind}, and this rule {result.how}"
+    return f"{message}: {number}declare the key with type {result.type}"
 
 
 def _dotted(rule: Projection, attribute: str) -> str:
@@ -429,81 +351,8 @@ def _dotted(rule: Projection, attribute: str) -> str:
     if not parts:
         return message
     whole = parts[0] + "".join(part[0].upper() + part[1:] for part in parts[1:])
-    aggregate = isinstance(rule.action, Aggregate)
-    instead = f"; for a map from values to numbers, write {parts[0]}: counts(…)" if aggregate else ""
+    instead = rule.action.instead_of_parts.format(parts[0])
     return f"{message}, such as {whole}{instead}"
-
-
-def _extremes(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
-    """Yield measures that take one type and do not determine whether it is numbers or text."""
-    action = rule.action
-    if not isinstance(action, Aggregate) or any(rules.entities[one].table not in rules.tables for one in rule.sources):
-        return
-    for attribute, measure in action.set.items():
-        if measure.function not in TYPED or extreme_type(rules, rule, measure) is not None:
-            continue
-        assert measure.expression is not None
-        message = f"the type of {measure.expression.text.strip()} is unknown: write {declaration(measure)}"
-        yield Mistake((*place, "aggregate", "set", attribute, measure.function), message)
-
-
-def _typed(rules: Rules, rule: Projection, attribute: str, kind: str, where: Location) -> Iterator[Mistake]:
-    """Yield results of the wrong type for the key of an index."""
-    action = rule.action
-    source = action.carried.get(attribute)
-    if kind != "S" and isinstance(source, Template):
-        yield Mistake(
-            where, f"{attribute} is a key of type {kind}, and a template makes text: write a path or an expression"
-        )
-    elif isinstance(action, Top) or (isinstance(action, Embed) and action.as_ is not None):
-        form = "map" if isinstance(action, Embed) and action.form == "map" else "list"
-        yield Mistake(where, f"{attribute} is the key of an index and cannot hold a {form}")
-    elif isinstance(action, Compute):
-        yield Mistake(where, f"{attribute} is a key attribute of an index: set it with an `index` rule", at_key=True)
-    elif isinstance(action, Aggregate):
-        measure = action.set[attribute]
-        if measure.function in PICKED:
-            return
-        if measure.function in ("counts", "values"):
-            what = "map" if measure.function == "counts" else "set"
-            yield Mistake(where, f"{attribute} is the key of an index and cannot hold a {what}")
-        elif measure.function not in EXTREMES:
-            if kind != "N":
-                yield Mistake(
-                    where,
-                    f"{attribute} is a key of type {kind}, and {measure.function} is a number: declare the key with type N",
-                )
-        elif (type_ := extreme_type(rules, rule, measure)) not in (kind, None):
-            what = "a number" if type_ == "N" else "text"
-            found = f"{attribute} is a key of type {kind}, and this {measure.function} is {what}"
-            yield Mistake(where, f"{found}: declare the key with type {type_}")
-    elif isinstance(action, Copy) and attribute in action.values:
-        value = action.values[attribute]
-        if isinstance(value, Template):
-            if kind != "S":
-                yield Mistake(
-                    where, f"{attribute} is a key of type {kind}, and a template makes text: copy it with `attributes`"
-                )
-        elif not (kind == "N" and value.is_number):
-            yield Mistake(where, f"{attribute} is a key of type {kind}, and this constant has another type")
-
-
-def _index(index: Index, table: Table, place: Location) -> Iterator[Mistake]:
-    types = table.attribute_types
-    indexed = sorted(types.keys() - set(table.key_names))
-    for number, case in enumerate(index.cases):
-        for attribute, template in case.set.items():
-            where = (*place, "index", number, attribute)
-            if attribute not in types:
-                hint = suggest(attribute, indexed) or f": the keys of indexes are {', '.join(indexed) or 'none'}"
-                yield Mistake(where, f"is not a key attribute of a declared index{hint}", at_key=True)
-            elif types[attribute] != "S" and not _of_type(template, types[attribute]):
-                yield Mistake(where, typed(attribute, types[attribute], computed=True))
-
-
-def _of_type(template: Template, kind: str) -> bool:
-    """Return whether a template can make a number or a binary value: only a path has the latter."""
-    return template.alone if kind == "N" else template.single is not None
 
 
 def _derived(rules: Rules) -> Iterator[Mistake]:
@@ -602,7 +451,7 @@ def _step(rules: Rules, write: WritePattern, step: WriteStep, place: Location) -
         (
             name
             for name, rule in rules.projections.items()
-            if rule.into == step.entity and (isinstance(rule.action, Copy) or rules.entities[step.entity].derived)
+            if rule.into == step.entity and (rule.action.makes_items or rules.entities[step.entity].derived)
         ),
         None,
     )

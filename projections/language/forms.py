@@ -9,9 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StringConstraints,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from projections.language.arithmetic import Expression
@@ -966,3 +973,21 @@ Duration = Annotated[
     int, Form(check_duration, {"type": "string", "pattern": "^[1-9][0-9]{0,3}[smh]$"}, seconds_of, duration_of)
 ]
 """Seconds."""
+
+
+class Model(BaseModel):
+    """The base of all models: strict, frozen, and without unknown names."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        validate_by_name=True,
+        defer_build=True,
+        alias_generator=lambda name: name.removesuffix("_"),
+    )
+
+    def _completed(self, **parts: Any) -> Self:
+        """Set fields, for validators that complete what was written."""
+        self.__dict__.update(parts)
+        return self

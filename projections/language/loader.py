@@ -10,43 +10,24 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from projections.errors import Problem, RulesError
-from projections.language.analysis import analyse, unsupported
+from projections.language.analysis import analyse
 from projections.language.forms import shown
-from projections.language.including import join, source_at, text_of
-from projections.language.models import Rules
+from projections.language.including import join, source_at
+from projections.language.including import text_of as text_of
+from projections.language.models import ACTIONS, Rules
 from projections.language.source import Source
 from projections.language.syntax import Location, Mistake, dotted, nearest, no_entity, suggest
 
-__all__ = [
-    "SECTIONS",
-    "check",
-    "entities_of",
-    "entities_read",
-    "known_names",
-    "load",
-    "loads",
-    "mistakes_in",
-    "optional_names",
-    "problems",
-    "source_of",
-    "text_of",
-    "understand",
-    "without",
-]
+
+def load(path: str | Path) -> Rules:
+    """Return the rules of a YAML or JSON file. Raises RulesError with all mistakes."""
+    return loads(text_of(path), str(path))
 
 
-def load(path: str | Path, *, executable: bool = True) -> Rules:
-    """Return the rules of a YAML or JSON file. Raises RulesError with all mistakes.
-
-    `executable=False` also accepts constructs that this version does not support yet.
-    """
-    return loads(text_of(path), str(path), executable=executable)
-
-
-def loads(text: str, file: str = "<rules>", *, executable: bool = True) -> Rules:
+def loads(text: str, file: str = "<rules>") -> Rules:
     """Return the rules of a YAML or JSON text; `file` is its name in messages. Raises RulesError with all mistakes."""
     source = source_of(text, file)
-    rules, mistakes = understand(source, executable)
+    rules, mistakes = understand(source)
     if mistakes or rules is None:
         raise RulesError(problems(mistakes, source))
     return rules
@@ -60,15 +41,14 @@ def source_of(text: str, file: str, path: str | Path | None = None) -> Source:
     return join(source_at(text, file), Path(path or file))
 
 
-def check(rules: Rules, file: str = "<python>", *, executable: bool = True) -> Rules:
+def check(rules: Rules, file: str = "<python>") -> Rules:
     """Return rules that were built in Python, if they are valid. Raises RulesError with all mistakes, on line 1."""
-    mistakes = analyse(rules) + (unsupported(rules) if executable else [])
-    if mistakes:
+    if mistakes := analyse(rules):
         raise RulesError(problems(mistakes, Source("", file=file)))
     return rules
 
 
-def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mistake]]:
+def understand(source: Source) -> tuple[Rules | None, list[Mistake]]:
     """Return the rules without their invalid parts, and all mistakes in them and in the text.
 
     Invalid parts are removed and the rest is validated again, so that one mistake does not hide others. A misspelt name
@@ -89,23 +69,10 @@ def understand(source: Source, executable: bool) -> tuple[Rules | None, list[Mis
                 return None, mistakes
             data, more = rest
             mistakes += more
-    mistakes += analyse(rules, mistakes)
-    return rules, mistakes + (unsupported(rules) if executable else [])
+    return rules, mistakes + analyse(rules, mistakes)
 
 
-_KINDS = {
-    **dict.fromkeys(
-        ("average", "avg", "count", "counter", "counts", "group", "max", "min", "reduce", "rollup", "stats", "sum"),
-        "aggregate",
-    ),
-    **dict.fromkeys(("denormalize", "duplicate", "mirror", "project", "replicate"), "copy"),
-    **dict.fromkeys(("leaderboard", "ranking", "scores"), "rank"),
-    **dict.fromkeys(("enrich", "join", "lookup"), "embed"),
-    **dict.fromkeys(("formula", "generate"), "compute"),
-    **dict.fromkeys(("gsi", "sparse"), "index"),
-    **dict.fromkeys(("last", "newest", "recent"), "latest"),
-    **dict.fromkeys(("best", "topk", "topn"), "top"),
-}
+_KINDS = {alias: kind for kind, action in ACTIONS.items() for alias in action.aliases}
 """Names that other tools give to the kinds of rules."""
 
 

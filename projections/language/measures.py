@@ -61,14 +61,6 @@ class Measure:
         return cls(**found, text=value if isinstance(value, str) else "")
 
     @property
-    def type(self) -> str | None:
-        """The DynamoDB type of its value; None if it is unknown."""
-        if self.function in PICKED:
-            return None
-        of = "S" if self.function in TYPED and self.expression is not None and self.expression.is_text else "N"
-        return {"counts": "M", "values": f"{of}S"}.get(self.function, of if self.function in EXTREMES else "N")
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The variables and paths it reads, in order, each once."""
         parts = (self.expression, self.by, self.where)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from projections.language.facts import creates
-from projections.language.models import Aggregate, Copy, Embed, Index, Projection, Rules
+from projections.language.kinds import AnyProjection, AnyRules
 from projections.language.syntax import Location, Mistake, root
 
 Node: TypeAlias = tuple[str, str]
@@ -20,7 +20,7 @@ REST = "(all else)"
 """Stands for all attributes that no rule names, where a copy has all."""
 
 
-def ownership_mistakes(rules: Rules) -> Iterator[Mistake]:
+def ownership_mistakes(rules: AnyRules) -> Iterator[Mistake]:
     """Yield attributes with two writers, and entities with two copy rules: one mistake for each pair of writers."""
     owners: dict[Node, Location] = {}
     copies: dict[str, str] = {}
@@ -33,7 +33,7 @@ def ownership_mistakes(rules: Rules) -> Iterator[Mistake]:
             owner = owners.setdefault((rule.into, attribute), place)
             if owner != place:
                 shared.setdefault(owner, []).append(attribute)
-        if isinstance(rule.action, Copy) and copies.setdefault(rule.into, name) != name:
+        if rule.action.makes_items and copies.setdefault(rule.into, name) != name:
             other = copies[rule.into]
             message = f"{rule.into} is already created by rule {other}: an entity can have only one copy rule"
             yield Mistake((*place, "copy", "into"), message, others=(("projections", other),))
@@ -42,7 +42,7 @@ def ownership_mistakes(rules: Rules) -> Iterator[Mistake]:
             yield _two_writers(rule, (*place, *rule.action.written[attributes[0]]), owner, attributes)
 
 
-def _two_writers(rule: Projection, place: Location, owner: Location, attributes: list[str]) -> Mistake:
+def _two_writers(rule: AnyProjection, place: Location, owner: Location, attributes: list[str]) -> Mistake:
     section, name = owner
     writer = f"rule {name}" if section == "projections" else f"the application (`index_key` of {name})"
     names = [f"{rule.into}.{attribute}" for attribute in attributes]
@@ -54,7 +54,7 @@ def _two_writers(rule: Projection, place: Location, owner: Location, attributes:
 # --- cycles ---
 
 
-def cycle_mistakes(rules: Rules) -> Iterator[Mistake]:
+def cycle_mistakes(rules: AnyRules) -> Iterator[Mistake]:
     """Yield attributes that depend on themselves and would change forever: one mistake for each group of rules."""
     edges = _edges(rules)
     reported: set[str] = set()
@@ -67,16 +67,8 @@ def cycle_mistakes(rules: Rules) -> Iterator[Mistake]:
         way = " → ".join([_shown(start), *(f"{_shown(node)} (rule {rule})" for node, rule in steps)])
         first = next(name for name in rules.projections if name in names)
         others = tuple(("projections", name) for name in names)
-        advice = _repeated(rules.projections[first], start[1]) if len(steps) == 1 else ""
+        advice = rules.projections[first].action.advice_on_cycle(start[1]) if len(steps) == 1 else ""
         yield Mistake(("projections", first), f"circular dependency: {way}{advice}", at_key=True, others=others)
-
-
-def _repeated(rule: Projection, attribute: str) -> str:
-    """Return the way out for an index rule that sets an attribute to its own value; empty for others."""
-    cases = rule.action.cases if isinstance(rule.action, Index) else ()
-    if len(cases) != 1 or attribute not in cases[0].set or cases[0].set[attribute].text != f"{{{attribute}}}":
-        return ""
-    return f". Omit `{attribute}` from the rule: items have it already, so it is a key of the index without a rule"
 
 
 def _way_back(edges: dict[Node, dict[Node, str]], start: Node) -> list[tuple[Node, str]]:
@@ -98,7 +90,7 @@ def _shown(node: Node) -> str:
     return f"{entity}{attribute if attribute.startswith('(') else '.' + attribute}"
 
 
-def _edges(rules: Rules) -> dict[Node, dict[Node, str]]:
+def _edges(rules: AnyRules) -> dict[Node, dict[Node, str]]:
     """Return for each (entity, attribute) those that are computed from it, each with its rule."""
     edges: dict[Node, dict[Node, str]] = {}
     for name, pairs in _all_flows(rules).items():
@@ -107,7 +99,7 @@ def _edges(rules: Rules) -> dict[Node, dict[Node, str]]:
     return edges
 
 
-def chains(rules: Rules) -> dict[str, tuple[str, ...]]:
+def chains(rules: AnyRules) -> dict[str, tuple[str, ...]]:
     """Return for each rule the longest chain of rules that ends with it: each writes what the next one reads.
 
     Its length is the number of passes through the stream that the effect takes. The rules must be free of cycles.
@@ -119,7 +111,7 @@ def chains(rules: Rules) -> dict[str, tuple[str, ...]]:
     }
 
 
-def attribute_chains(rules: Rules) -> dict[Node, tuple[str, ...]]:
+def attribute_chains(rules: AnyRules) -> dict[Node, tuple[str, ...]]:
     """Return for each attribute that depends on others the longest chain of rules that ends with it, as `chains` does."""
     into: dict[Node, list[tuple[Node, str]]] = {}
     for name, pairs in _all_flows(rules).items():
@@ -136,14 +128,14 @@ def attribute_chains(rules: Rules) -> dict[Node, tuple[str, ...]]:
     return {node: way_to(node) for node in into}
 
 
-def _longer(rules: Rules, way: tuple[str, ...], name: str) -> tuple[str, ...]:
+def _longer(rules: AnyRules, way: tuple[str, ...], name: str) -> tuple[str, ...]:
     """Return a chain with one more rule. Rules that write on their source items themselves do so in one write."""
     rule, last = rules.projections[name], rules.projections[way[-1]] if way else None
     together = last is not None and last.action.on_source and rule.action.on_source and last.source == rule.source
     return (*way[:-1], name) if together else (*way, name)
 
 
-def _all_flows(rules: Rules) -> dict[str, list[tuple[Node, Node]]]:
+def _all_flows(rules: AnyRules) -> dict[str, list[tuple[Node, Node]]]:
     """Return for each rule pairs of what it reads and computes from it; a copy of all attributes has one for each."""
     flows: dict[str, list[tuple[Node, Node]]] = {name: [] for name in rules.projections}
     for name, variant in rules.variants():
@@ -151,13 +143,13 @@ def _all_flows(rules: Rules) -> dict[str, list[tuple[Node, Node]]]:
     known = {attribute for pairs in flows.values() for pair in pairs for _, attribute in pair} - {EXISTS}
     owned = {(rule.into, attribute) for rule in rules.projections.values() for attribute in rule.action.written}
     for name, rule in rules.projections.items():
-        if isinstance(rule.action, Copy) and rule.action.copies_all:
+        if rule.action.copies_all:
             free = [attribute for attribute in (*sorted(known), REST) if (rule.into, attribute) not in owned]
             flows[name] += [((rule.source, attribute), (rule.into, attribute)) for attribute in free]
     return flows
 
 
-def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
+def _flows(rules: AnyRules, rule: AnyProjection) -> Iterator[tuple[Node, Node]]:
     """Yield pairs of what a rule with one source reads and computes from it, as far as the rule names them."""
     action = rule.action
     written = tuple(action.written) if action.writes_items else (RANK,)
@@ -166,28 +158,26 @@ def _flows(rules: Rules, rule: Projection) -> Iterator[tuple[Node, Node]]:
     for part in rule.parts():
         for attribute in part.attributes:
             own[attribute] |= {*part.value.names}
-        # bad input for one measure, or a missing value for one template, affects everything that the rule writes
-        if isinstance(action, Aggregate | Index) or part.place[:2] == ("copy", "values"):
+        if part.decides:
             always |= {*part.value.names}
     for attribute in (*written, *([EXISTS] if creates(rules, rule) else [])):
         for name in sorted(always | own.get(attribute, set())):
             begin = root(name)
             if rule.each is None or begin != rule.each.variable:
                 yield (rule.source, begin), (rule.into, attribute)
-    if isinstance(action, Embed):  # another reference leads to another parent
-        references = {root(name) for name in action.match} - {*rules.entities[rule.into].variables}
-        for attribute in written:
-            for name in sorted(references):
-                yield (rule.into, name), (rule.into, attribute)
+    references = {root(name) for name in action.matched} - {*rules.entities[rule.into].variables}
+    for attribute in written:  # another reference leads to another parent
+        for name in sorted(references):
+            yield (rule.into, name), (rule.into, attribute)
 
 
-def _common(rules: Rules, rule: Projection) -> set[str]:
+def _common(rules: AnyRules, rule: AnyProjection) -> set[str]:
     """Return the attributes that all results of a rule depend on."""
     source = rules.entities[rule.source]
     names = {name for part in rule.parts() if not part.attributes for name in part.value.names}
     names |= {*source.conditions.names}
     if rule.each is not None:
         names.add(rule.each.path)
-    if rule.action.makes_key or isinstance(rule.action, Embed):
+    if not rule.action.on_source:
         names |= {*rules.entities[rule.into].variables} - rule.bind.keys()
     return names - {*source.variables}

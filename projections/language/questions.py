@@ -12,12 +12,12 @@ from projections.language.forms import (
     ByForm,
     ConditionForm,
     EntitiesForm,
+    Model,
     OrderForm,
     PathText,
     PatternForm,
     TextForm,
 )
-from projections.language.kinds import Model
 
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64), TextForm(r"^\S+$", "an id has no spaces")]
 Positive = Annotated[int, Field(ge=1, strict=True)]

@@ -61,7 +61,7 @@ def review_text(text: str, file: str = "<rules>", path: str | Path | None = None
         source = source_of(text, file, path)
     except RulesError as error:
         return Review(None, tuple(_mistaken(error)))
-    rules, mistakes = understand(source, executable=True)
+    rules, mistakes = understand(source)
     if mistakes or rules is None:
         return Review(None, tuple(_mistaken(RulesError(problems(mistakes, source)))))
     findings: list[Finding] = []

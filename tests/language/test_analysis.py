@@ -6,7 +6,7 @@ import pytest
 
 from projections.errors import RulesError
 from projections.language import loader
-from projections.language.models import is_claimed
+from projections.language.kinds.copy import is_claimed
 
 BASE = """
 tables:
@@ -29,7 +29,7 @@ def problems(rules: str, entities: str = "", top: str = "") -> list[str]:
     """`path: message` of everything wrong with the base and these further lines."""
     text = BASE + entities + "projections:\n" + TAG + rules + top
     try:
-        loader.loads(text, executable=False)
+        loader.loads(text)
     except RulesError as error:
         return [f"{problem.path}: {problem.message}" for problem in error.problems]
     return []
@@ -192,15 +192,16 @@ RULES = {
     ),
     "a template's text copied to a numeric index key": (
         "from: Post, copy: {into: Meta, values: {score: '{n}'}}",
-        "r.copy.values.score: score is a key of type N, and a template makes text: copy it with `attributes`",
+        "r.copy.values.score: score is a key of type N, and this rule makes it of a template: write a path or an "
+        "expression, or declare the key with type S",
     ),
     "a constant of the wrong type for an index key": (
         "from: Post, copy: {into: Meta, values: {board: 1}}",
-        "r.copy.values.board: board is a key of type S, and this constant has another type",
+        "r.copy.values.board: board is a key of type S, and this rule makes it 1: declare the key with type N",
     ),
     "a count in an index key of text": (
         "from: Like, aggregate: {into: Meta, set: {board: count}}",
-        "r.aggregate.set.board: board is a key of type S, and count is a number: declare the key with type N",
+        "r.aggregate.set.board: board is a key of type S, and this rule makes it a count: declare the key with type N",
     ),
     "a list in an index key": (
         "from: Like, top: {into: Meta, as: board, by: at, limit: 1, attributes: [a]}",
@@ -399,7 +400,6 @@ def test_a_copy_is_claimed_unless_its_key_determines_its_source(
         "table: {key: [PK, SK]}\n"
         f"entities:\n  A: {{key: {source}}}\n  B: {{key: {target}, match: {{type: b}}}}\n"
         f"projections:\n  r: {{from: A, {more} copy: {{into: B, attributes: [x]}}}}\n",
-        executable=False,
     )
     assert is_claimed(rules, rules.projections["r"]) is expected
     assert rules.document()["projections"]["r"]["copy"]["claimed"] is expected
@@ -475,8 +475,8 @@ def test_a_greatest_text_is_no_key_of_type_number() -> None:
     with pytest.raises(RulesError) as error:
         loader.loads(top + entities + rules)
     assert [problem.message for problem in error.value.problems] == [
-        "a is a key of type S, and this max is a number: declare the key with type N",
-        "b is a key of type N, and this min is text: declare the key with type S",
+        "a is a key of type S, and this rule makes it a number: declare the key with type N",
+        "b is a key of type N, and this rule makes it text: write a path or an expression, or declare the key with type S",
     ]
 
 

@@ -23,7 +23,7 @@ projections:
 
 
 def test_an_item_that_rules_create_has_the_constants_of_its_match() -> None:
-    typed: Any = loads(RULES, executable=False).completed()
+    typed: Any = loads(RULES).completed()
     how = {entity: {name: one.how for name, one in of.items()} for entity, of in origins(typed).items()}
     assert how["Listed"] == {
         "fee": "Visit.fee",

@@ -263,7 +263,7 @@ def _included(tmp_path: Path, name: str) -> list[str]:
     (tmp_path / "app").mkdir(exist_ok=True)
     (tmp_path / "app/rules.yaml").write_text(f"include: [{json.dumps(name)}]\ntable: {{key: [PK, SK]}}\n")
     try:
-        return list(loader.load(tmp_path / "app/rules.yaml", executable=False).entities)
+        return list(loader.load(tmp_path / "app/rules.yaml").entities)
     except RulesError as error:
         return [one.message for one in error.problems]
 

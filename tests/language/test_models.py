@@ -23,7 +23,7 @@ ENTITIES = {
 
 def document(projection: str) -> dict[str, Any]:
     """The canonical form of one rule over the file with every construct."""
-    return loader.load(RULES / "everything.yaml", executable=False).document()["projections"][projection]
+    return loader.load(RULES / "everything.yaml").document()["projections"][projection]
 
 
 def test_rules_built_in_python_are_those_of_a_file() -> None:
@@ -93,7 +93,7 @@ def test_a_single_table_is_called_main_and_everything_is_defaulted() -> None:
 
 
 def test_keys_and_indexes_have_one_form() -> None:
-    tables = loader.load(RULES / "everything.yaml", executable=False).document()["tables"]
+    tables = loader.load(RULES / "everything.yaml").document()["tables"]
     assert tables["shop"] == {
         "key": {"pk": "S", "sk": "S"},
         "indexes": {

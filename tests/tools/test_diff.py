@@ -42,7 +42,7 @@ def rules(text: str, head: str = HEAD) -> dict[str, Any]:
     derived = ", derived: true" if "into: Tag" in text else ""
     if not text.startswith(" "):
         head = head.replace("projections:", "projections: {}")
-    return loads(head % derived + text, executable=False).document()
+    return loads(head % derived + text).document()
 
 
 def between(old: str, new: str) -> Difference:

@@ -48,7 +48,7 @@ projections:
 
 def graph(path: Path) -> Graph:
     text = path.read_text()
-    return graph_of(loads(text, executable=False), path.name, review_text(text, path.name).findings)
+    return graph_of(loads(text), path.name, review_text(text, path.name).findings)
 
 
 def nasty() -> Graph:

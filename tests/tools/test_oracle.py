@@ -175,7 +175,7 @@ def _written() -> list[Item]:
 
 def test_the_example_of_the_design() -> None:
     """A copy, counters on it, a list, an index key made of a counter, tags counted from the copy, embedded names."""
-    oracle = Oracle(load(LANGUAGE / "rules" / "design.yaml", executable=False).document())
+    oracle = Oracle(load(LANGUAGE / "rules" / "design.yaml").document())
     items = oracle.expect({"main": [image(item) for item in _written()]}).items
     meta = {
         "PK": "POST#p",
@@ -221,7 +221,7 @@ def test_the_social_rules_that_ship() -> None:
 
 
 def test_every_construct_loads_and_settles() -> None:
-    oracle = Oracle(load(LANGUAGE / "rules" / "everything.yaml", executable=False).document())
+    oracle = Oracle(load(LANGUAGE / "rules" / "everything.yaml").document())
     order = {"pk": "c|1", "sk": "o|7", "createdAt": "2024-01-02", "total": 3, "lines": [{"sku": "s", "qty": 2}]}
     items = {
         "shop": [image(order), image({"pk": "c|1", "sk": "c", "name": "Ann", "mail": "a@x.org", "rank": 3})],
@@ -237,7 +237,7 @@ def test_every_construct_loads_and_settles() -> None:
 
 
 def test_a_difference_names_the_rule_and_ignores_guards() -> None:
-    oracle = Oracle(load(LANGUAGE / "rules" / "design.yaml", executable=False).document())
+    oracle = Oracle(load(LANGUAGE / "rules" / "design.yaml").document())
     due = oracle.expect({"main": [image(item) for item in _written()]})
     held = {key: dict(item) for key, item in due.items.items()}
     meta, tag = ItemKey("main", "POST#p", "METADATA"), ItemKey("main", "TAG#x", "STATS")

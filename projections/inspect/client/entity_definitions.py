@@ -23,14 +23,15 @@ from projections.inspect.client.expressions import (
 )
 from projections.inspect.client.module_scope import Scope
 from projections.language.access.plan import Plan
-from projections.language.facts import is_number, reads
+from projections.language.attribute_types import is_number
+from projections.language.facts import reads
 from projections.language.kinds import EVERY
 from projections.language.models import Rules
 from projections.language.questions import WritePattern
 from projections.language.syntax import an, root, steps
 from projections.language.templates import Field, KeyPattern, Template
 
-TYPES = {"S": "str", "N": "Decimal", "B": "bytes", "M": "dict[str, Decimal]", "SS": "set[str]", "NS": "set[Decimal]"}
+TYPES = {"S": "str", "N": "Decimal", "B": "bytes", "SS": "set[str]", "NS": "set[Decimal]"}
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ def attributes_of(
     for rule in rules.projections.values():
         if rule.into == entity and rule.publishes:
             elements = rule.action.elements
-            for name in rule.action.written:
-                kind = "list" if elements else TYPES.get(kinds.get(name) or rule.action.type_of(name) or "", "Any")
+            for name, result in rule.action.results(rules, rule).items():
+                other = "list" if elements else "dict[str, Decimal]" if result.function == "counts" else "Any"
+                kind = TYPES.get(kinds.get(name) or result.type or "", other)
                 attributes.setdefault(name, Attribute(kind, list_of=elements))
     for name in declared.index_key:
         attributes.setdefault(name, Attribute(TYPES[kinds[name]]))

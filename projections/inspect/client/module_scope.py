@@ -23,7 +23,7 @@ from projections.inspect.client.expressions import (
     snake,
 )
 from projections.language.access.plan import Plan
-from projections.language.facts import is_number
+from projections.language.attribute_types import is_number
 from projections.language.models import Rules
 from projections.language.patterns import describe
 from projections.language.program import Program

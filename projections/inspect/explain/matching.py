@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from projections.errors import BadInput
 from projections.language.entity import Entity, Item, Resolve, values_to_recognise
 from projections.language.keys import Image, ItemKey, Value
-from projections.language.models import AnyAction
+from projections.language.kinds import Action
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import Test
 from projections.language.program import Program
@@ -97,7 +97,7 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
             yield from _unmade(typed.action, place, resolve)
 
 
-def _unmade(action: AnyAction, place: Place, resolve: Resolve) -> Iterator[str]:
+def _unmade(action: Action, place: Place, resolve: Resolve) -> Iterator[str]:
     """Yield why a part of an action has no value."""
     match place:
         case (int(number), *_):

@@ -200,7 +200,7 @@ def mermaid(graph: Graph) -> str:
     for number, rule in enumerate(graph.rules.values()):
         kinds.setdefault(rule.kind, []).append(f"r{number}")
     for kind, nodes in kinds.items():
-        lines.append(f"  classDef {kind} stroke:{ACTIONS[kind].colours[0]},stroke-width:2px")
+        lines.append(f"  classDef {kind} stroke:{ACTIONS[kind].picture().light},stroke-width:2px")
         lines.append(f"  class {','.join(nodes)} {kind}")
     made = [ids[name] for name, entity in graph.entities.items() if entity.role != "application"]
     if made:

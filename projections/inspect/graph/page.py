@@ -83,7 +83,7 @@ def _filters(graph: Graph) -> str:
 
 
 def _colours(kind: str) -> str:
-    light, dark = ACTIONS[kind].colours
+    light, dark, _ = ACTIONS[kind].picture()
     return f".k-{kind} {{ --kind: light-dark({light}, {dark}) }}\n"
 
 
@@ -161,7 +161,7 @@ def escape(text: object) -> str:
 
 
 def icon(kind: str) -> str:
-    return f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{ACTIONS[kind].icon}</svg>'
+    return f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{ACTIONS[kind].picture().icon}</svg>'
 
 
 def prose(text: str) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 from projections.language.access.attempt import known_of
 from projections.language.access.paths import TABLE, Path, access_paths, key_variables, made_by_templates
 from projections.language.access.plan import Plan, Query, query_form
-from projections.language.facts import creators, is_number, is_whole, used_as_number
+from projections.language.attribute_types import is_number, types_of
+from projections.language.facts import creators
 from projections.language.forms import IndexKeys, cases_document, index_form
 from projections.language.models import SINGLE, Index, Rules, Table
 from projections.language.patterns import Pattern
@@ -317,7 +318,7 @@ def _number_known(rules: Rules, query: Query, entity: str, name: str) -> bool:
     return (
         is_number(rules, entity, name)
         or compares_as_number(query.where, name)
-        or used_as_number(rules, entity, name) is not None
+        or types_of(rules).used_as_number(entity, name) is not None
     )
 
 
@@ -346,7 +347,7 @@ def _on_new(rules: Rules, query: Query, shape: _Shape) -> Iterator[Addition]:
     sorted_by = shape.plain is not None or len(query.entities) > 1
     entity, named = query.entities[0], shape.plain
     kinds = ["S", "N"] if named is not None and _number_known(rules, query, entity, named) else ["S"]
-    if named is not None and not is_whole(rules, entity, named):
+    if named is not None and not types_of(rules).is_whole(entity, named):
         kinds = ["N"]  # `pad` would reject some values
     for kind in kinds if sorted_by else [""]:
         keys = IndexKeys(((partition, "S"),), ((sort, kind),) if kind else ())
@@ -378,7 +379,7 @@ def _index_rules(rules: Rules, query: Query, shape: _Shape, keys: IndexKeys) -> 
         texts = {partition: shape.partition}
         for attribute, sort_kind in keys.sort:
             text = shape.sort[entity]
-            if sort_kind == "S" and shape.plain is not None and not is_whole(rules, entity, shape.plain):
+            if sort_kind == "S" and shape.plain is not None and not types_of(rules).is_whole(entity, shape.plain):
                 return None
             if sort_kind == "N" and shape.plain is not None:
                 text = "{" + shape.plain + "}"
@@ -467,7 +468,7 @@ def _copies(rules: Rules, query: Query) -> Iterator[Addition]:
     parameters = [field.name for field in query.by]
     into = _free_name(f"{entity}By{''.join(name[0].upper() + name[1:] for name in parameters)}", rules.entities)
     named = [name] if (name := _sorted_by(query)) else []
-    if name is not None and not is_whole(rules, entity, name):
+    if name is not None and not types_of(rules).is_whole(entity, name):
         return
     number = name is not None and _number_known(rules, query, entity, name)
     rest = [name for name in dict.fromkeys([*named, *_variables(rules, entity)]) if name not in parameters]

@@ -16,7 +16,7 @@ from functools import cached_property
 from projections.errors import BadInput
 from projections.language.access.paths import KeyPart, Path, always_present, bare_variables, key_variables, sharing
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Query, Request, SortRange
-from projections.language.facts import is_number, used_as_number
+from projections.language.attribute_types import is_number, types_of
 from projections.language.models import Rules
 from projections.language.patterns import Pattern, describe
 from projections.language.patterns.implication import Known, compares_as_number, excludes, implies, known_present
@@ -287,7 +287,7 @@ class _Attempt:
         if names:
             return None, f"{focus} does not keep its order"
         patterns = (*self.known.patterns, *self.path.conditions)
-        why = used_as_number(self.rules, self.entity, focus.name)
+        why = types_of(self.rules).used_as_number(self.entity, focus.name)
         compared = why or any(compares_as_number(pattern, focus.name) for pattern in patterns)
         if compared or is_number(self.rules, self.entity, focus.name):
             name = f"{focus.name} is a number" + (f" ({why})" if why else "")

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from projections.language.access.additions import Addition, additions
 from projections.language.access.plan import VERDICTS, Plan, Query
 from projections.language.access.planner import plan as planned
-from projections.language.analysis import analyse, unsupported
+from projections.language.analysis import analyse
 from projections.language.files import block
 from projections.language.findings.families import rule_remarks
 from projections.language.findings.rule_facts import Facts
@@ -94,7 +94,7 @@ class _Findings:
             rules = _rules(merge(self._data, rest))
         except ValidationError:
             return "the rules would not be valid"
-        if mistakes := [*analyse(rules), *unsupported(rules)]:
+        if mistakes := analyse(rules):
             return mistakes[0].message
         if self._before is None:
             self._before = frozenset((code, path) for code, path, _ in _warnings(_rules(self._data)))

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from projections.language.arithmetic import OPERATIONS, Constant, Expression, Factor, Node, Operation
-from projections.language.contribution import DIGITS_AFTER
+from projections.language.attribute_types import Types, types_of
 from projections.language.facts import inputs
-from projections.language.findings.attribute_types import Numbers
 from projections.language.findings.kinds import (
     NEVER_MATCHES,
     ONCE_AND_PUTS,
@@ -21,10 +19,10 @@ from projections.language.findings.kinds import (
     UNROUNDED_QUOTIENT,
     Remark,
 )
-from projections.language.findings.reads import Computes, Tested, offset_of, patterns
+from projections.language.findings.reads import Computes, Tested, offset_of
 from projections.language.findings.rule_facts import Facts
-from projections.language.kinds import Part
-from projections.language.models import Aggregate, Compute, Copy, Projection, Rank
+from projections.language.models import Compute
+from projections.language.patterns import Pattern
 from projections.language.patterns.parsing import is_comparison
 from projections.language.patterns.tree import Affix, Alternative, Compares, Equals, compared_type
 from projections.language.syntax import LanguageError, Location, an, name_of
@@ -34,18 +32,18 @@ from projections.language.values import number_text
 
 def conditions(facts: Facts) -> Iterator[Remark]:
     """Yield a remark for each condition whose alternatives all have the wrong type, and for texts that mean something."""
-    numbers = Numbers(facts)
+    types = types_of(facts.rules)
     for tested in facts.tests:
-        number = numbers.number(tested.entity, tested.test.name)
+        number = types.number(tested.entity, tested.test.name)
         if number is None and all(map(_is_quoted_number, tested.test.alternatives)):
-            number = numbers.calculated(tested.entity, tested.test.name)
-        text = numbers.text(tested.entity, tested.test.name)
+            number = types.calculated(tested.entity, tested.test.name)
+        text = types.text(tested.entity, tested.test.name)
         alternatives = tested.test.alternatives
         if number is not None and all(_only_text(one) for one in alternatives):
             yield _remark(tested, "a number", number, "text", _as_number(alternatives))
         elif text is not None and all(_only_number(one) for one in alternatives):
             yield _remark(tested, "text", text, "a number", "compare it with text, in quotes")
-        elif alternatives and all(why := [_differing(numbers, tested, one) for one in alternatives]):
+        elif alternatives and all(why := [_differing(types, tested, one) for one in alternatives]):
             yield Remark(NEVER_MATCHES, tested.place, f"{why[0]}, so the comparison never matches", _SAME, at_key=True)
     for document, place in _all_patterns(facts):
         for text, at, sign in _texts(document, place):
@@ -62,8 +60,10 @@ _SAME = "compare numbers with numbers, and text with text"
 
 
 def _all_patterns(facts: Facts) -> Iterator[tuple[Mapping[str, Any], Location]]:
-    for _, _, pattern, place in patterns(facts.rules):
-        yield pattern.document, place
+    for name, rule in facts.variants:
+        for part in rule.parts():
+            if isinstance(part.value, Pattern):
+                yield part.value.document, ("projections", name, *part.place)
     for name, entity in facts.rules.entities.items():
         if entity.match is not None:
             yield entity.match.document, ("entities", name, "match")
@@ -180,21 +180,21 @@ def _only_number(one: Alternative) -> bool:
     return compared_type(one) == "N" or (isinstance(one, Equals) and isinstance(one.value, Decimal))
 
 
-def _differing(numbers: Numbers, tested: Tested, one: Alternative) -> str:
+def _differing(types: Types, tested: Tested, one: Alternative) -> str:
     """Return which of the values that an alternative compares have different types; empty if none is known to."""
     if not isinstance(one, Compares):
         return ""
-    types: dict[str, str] = {}
+    words: dict[str, str] = {}
     for name in (tested.test.name, *one.names):
-        number, text = numbers.number(tested.entity, name), numbers.text(tested.entity, name)
+        number, text = types.number(tested.entity, name), types.text(tested.entity, name)
         if number is not None or text is not None:
-            types.setdefault("text" if number is None else "a number", f"{name} is {{}} ({number or text})")
+            words.setdefault("text" if number is None else "a number", f"{name} is {{}} ({number or text})")
     constant = compared_type(one)
     if constant is not None:
         what, other = ("a number", "text") if constant == "N" else ("text", "a number")
-        if other in types:
-            return f"{types[other].format(other)}, and a constant here is {what}"
-    return ", and ".join(words.format(what) for what, words in types.items()) if len(types) == 2 else ""
+        if other in words:
+            return f"{words[other].format(other)}, and a constant here is {what}"
+    return ", and ".join(text.format(what) for what, text in words.items()) if len(words) == 2 else ""
 
 
 def _as_number(alternatives: tuple[Alternative, ...]) -> str:
@@ -213,26 +213,22 @@ _BETWEEN = re.compile(rf"(?=.*(?:\*|\s\+\s|\w\())(?:{'|'.join(OPERATIONS)}|\0|[\
 _OPERAND = re.compile(r"""[-+*/]\s*('[^']+'|"[^"]+")|('[^']+'|"[^"]+")\s*[-+*/]""")
 
 
-_MAKING = ("compute", "copy", "latest", "top", "embed")
-"""Kinds of rules with templates that make a value, not a key."""
-
-
 def meanings(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about values that rules make, rule by rule."""
     for name, rule in facts.projections.items():
-        action = rule.action
+        action, keys = rule.action, facts.table(rule.into).attribute_types.keys()
         for part in action.parts():
-            if part.place[0] in _MAKING and part.place[:2] != ("embed", "match") and _calculates(part.text):
+            if not isinstance(part.value, Template) or not {*part.attributes} - keys:
+                continue
+            if _calculates(part.text):
                 yield Remark(
                     READ_AS_WRITTEN,
                     ("projections", name, *part.place),
                     f'"{part.text}" is a template: its value is the text with the values in it, and not a calculation',
                     f"write the calculation without braces: {_FIELD.sub(lambda found: found[1], part.text)}",
                 )
-        if isinstance(action, Copy):
-            for attribute, template in action.templates.items():
-                if template.text.lower() in BOOLEANS:
-                    yield boolean(template.text, ("projections", name, "copy", "values", attribute))
+            if part.text.lower() in BOOLEANS:
+                yield boolean(part.text, ("projections", name, *part.place))
         if isinstance(action, Compute) and action.once and not facts.made_by_rules(rule.source):
             yield from _put_again(facts, name, rule.source, action)
     for one in facts.expressions:
@@ -310,50 +306,25 @@ def disabled(facts: Facts) -> Iterator[Remark]:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """An expression in a rule. `limit` is what cannot take a quotient as it is."""
-
-    part: Part
-    node: Node
-    limit: str = ""
-
-
 def quotients(facts: Facts) -> Iterator[Remark]:
     """Yield at most one remark for each expression."""
     for name, rule in facts.projections.items():
-        for use in _uses(rule):
-            yield from _remarks(name, use)
-
-
-def _uses(rule: Projection) -> Iterator[_Use]:
-    action = rule.action
-    if not isinstance(action, Aggregate | Rank):
-        return
-    for part in action.parts():
-        if not part.numeric or not isinstance(part.value, Expression):
-            continue
-        if isinstance(action, Aggregate):
-            (attribute,) = part.attributes
-            most = f"{action.set[attribute].function} takes at most {DIGITS_AFTER} digits after the decimal point"
-            yield _Use(part, part.value.node, most)
-        else:
-            places = action.decimals
-            limit = f"a score has at most {places} decimal places" if places else "a score is a whole number"
-            yield _Use(part, part.value.node, limit)
-
-
-def _remarks(rule: str, use: _Use) -> Iterator[Remark]:
-    found = _unrounded(use.node) if use.limit else None
-    if found is None:
-        return
-    shown = _words(found) or "the quotient"
-    why = f"{use.limit}. Other numbers are bad input: the item contributes nothing to the rule"
-    reason = f"{shown} can have 38 digits, and {why}"
-    example = f": round({shown}, 4)" if _words(found) else ""
-    name = next(iter(Expression("", found).names), "")
-    place = ("projections", rule, *use.part.place)
-    yield Remark(UNROUNDED_QUOTIENT, place, reason, f"round the quotient first{example}", offset_of(use.part, name))
+        for part in rule.action.parts():
+            if (
+                not part.limit
+                or not isinstance(part.value, Expression)
+                or not (quotient := _unrounded(part.value.node))
+            ):
+                continue
+            words = _words(quotient)
+            why = f"{part.limit}. Other numbers are bad input: the item contributes nothing to the rule"
+            yield Remark(
+                UNROUNDED_QUOTIENT,
+                ("projections", name, *part.place),
+                f"{words or 'the quotient'} can have 38 digits, and {why}",
+                f"round the quotient first{f': round({words}, 4)' if words else ''}",
+                offset_of(part, next(iter(Expression("", quotient).names), "")),
+            )
 
 
 def _unrounded(node: Node) -> Node | None:

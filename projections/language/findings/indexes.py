@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.access.paths import always_present, bare_variables
+from projections.language.attribute_types import Types, types_of
 from projections.language.embeds import attributes_of_child, children_of
-from projections.language.findings.attribute_types import Numbers
 from projections.language.findings.kinds import (
     AMBIGUOUS_INDEX_KEY,
     CHILDREN_NOT_INDEXED,
@@ -112,11 +112,11 @@ _BARE_PIPES = ("pad", "invert", "bucket", "date")
 
 def indexes(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about index rules, and rules that read an index."""
-    numbers = Numbers(facts)
+    types = types_of(facts.rules)
     for key in facts.index_keys:
         if key.rule is not None:
             yield from _half(facts, key)
-            yield from _ambiguous(facts, numbers, key)
+            yield from _ambiguous(facts, types, key)
     for name, rule in facts.projections.items():
         if not isinstance(rule.action, Index):
             continue
@@ -206,7 +206,7 @@ def _half(facts: Facts, key: KeySet) -> Iterator[Remark]:
     yield Remark(HALF_AN_INDEX_KEY, place, reason, instead, at_key=True, rated=severity)
 
 
-def _ambiguous(facts: Facts, numbers: Numbers, key: KeySet) -> Iterator[Remark]:
+def _ambiguous(facts: Facts, types: Types, key: KeySet) -> Iterator[Remark]:
     """Yield a remark for each partition key of an index that items with different values can have in common.
 
     Unlike variables of a key, attributes may contain the separator. At the end of the template this is harmless.
@@ -217,7 +217,7 @@ def _ambiguous(facts: Facts, numbers: Numbers, key: KeySet) -> Iterator[Remark]:
     def lacks_it(slot: Slot) -> bool:
         if (piped := slot.piped(*_BARE_PIPES)) is not None:
             return separator not in str(piped)
-        if slot.expression is not None or slot.name in bare or numbers.number(key.source, slot.name) is not None:
+        if slot.expression is not None or slot.name in bare or types.number(key.source, slot.name) is not None:
             return True
         listed = key.listed.get(slot.name)
         return listed is not None and all(separator not in str(value) for value in listed)

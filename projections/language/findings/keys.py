@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.arithmetic import Expression
-from projections.language.findings.attribute_types import Numbers
+from projections.language.attribute_types import Types, types_of
 from projections.language.findings.kinds import (
     DATE_ORDER,
     LONG_KEY,
@@ -15,7 +15,6 @@ from projections.language.findings.kinds import (
     Severity,
 )
 from projections.language.findings.rule_facts import Facts, KeySet, Made, Slot
-from projections.language.models import Rank
 from projections.language.pipes import Pipe
 from projections.language.syntax import steps
 
@@ -25,17 +24,17 @@ _SIGNIFICANCE = {"Y": 0, "G": 0, "m": 1, "j": 1, "V": 1, "d": 2, "u": 2, "H": 3,
 
 def sorting(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about values in sort keys of type S."""
-    numbers = Numbers(facts)
+    types = types_of(facts.rules)
     for key in (*facts.target_keys.values(), *facts.index_keys):
-        if key.rule is None or isinstance(facts.projections[key.rule].action, Rank):
+        if key.rule is None or not facts.projections[key.rule].action.writes_items:
             continue
         for made in key.sort:
             if made.kind == "S":
                 for slot in made.slots:
-                    yield from _slot(numbers, key, made, slot)
+                    yield from _slot(types, key, made, slot)
 
 
-def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Remark]:
+def _slot(types: Types, key: KeySet, made: Made, slot: Slot) -> Iterator[Remark]:
     if pipe := slot.piped("date"):
         order = [_SIGNIFICANCE[code] for code in _codes(pipe.arguments[0])]
         if order != sorted(order):
@@ -50,18 +49,18 @@ def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Rem
         return
     padded = slot.piped("pad", "invert")
     if padded is not None:
-        yield from _padded(numbers, key, made, slot, int(padded.arguments[0]))
+        yield from _padded(types, key, made, slot, int(padded.arguments[0]))
         return
     if slot.piped("bucket") is not None:
         return
     if slot.expression is not None:
         yield from _calculated(key, made, slot, slot.expression)
         return
-    certain = numbers.number(key.source, slot.name)
-    why = certain or numbers.used_as_number(key.source, slot.name)
+    certain = types.number(key.source, slot.name)
+    why = certain or _used(types, key, slot)
     if why is None or slot.origin == "each":
         return
-    if numbers.function(key.source, slot.name) in ("avg", "negative", "computed"):
+    if types.function(key.source, slot.name) in ("avg", "negative", "computed"):
         instead = _as_number(key, made)
     else:
         instead = f"write {slot.rewritten('pad(10)')}, or invert(10) for the greatest first"
@@ -74,6 +73,11 @@ def _slot(numbers: Numbers, key: KeySet, made: Made, slot: Slot) -> Iterator[Rem
         slot.offset,
         rated="warning" if certain else "note",
     )
+
+
+def _used(types: Types, key: KeySet, slot: Slot) -> str | None:
+    """Return why a value seems to be a number whose number of digits varies."""
+    return None if types.is_time(key.source, slot.name) else types.used_as_number(key.source, slot.name)
 
 
 def _calculated(key: KeySet, made: Made, slot: Slot, expression: Expression) -> Iterator[Remark]:
@@ -89,7 +93,7 @@ def _calculated(key: KeySet, made: Made, slot: Slot, expression: Expression) -> 
         )
 
 
-def _padded(numbers: Numbers, key: KeySet, made: Made, slot: Slot, digits: int) -> Iterator[Remark]:
+def _padded(types: Types, key: KeySet, made: Made, slot: Slot, digits: int) -> Iterator[Remark]:
     if slot.expression is not None and slot.expression.is_quotient and slot.pipes[0].name in ("pad", "invert"):
         yield Remark(
             NUMBER_DOES_NOT_FIT,
@@ -99,7 +103,7 @@ def _padded(numbers: Numbers, key: KeySet, made: Made, slot: Slot, digits: int) 
             f"round it: round({slot.name})",
             slot.offset,
         )
-    function = numbers.function(key.source, slot.name)
+    function = types.function(key.source, slot.name)
     what = {"avg": "an average, which is seldom whole", "negative": "a sum of negative amounts"}.get(function)
     if what is not None:
         yield Remark(
@@ -148,14 +152,14 @@ LONG_TEXTS = frozenset({
 
 def lengths(facts: Facts) -> Iterator[Remark]:
     """Yield at most one remark for each key attribute that a rule makes."""
-    numbers = Numbers(facts)
+    types = types_of(facts.rules)
     for key in (*facts.target_keys.values(), *facts.index_keys):
         for made, most in key.made:
             if made.kind == "S":
-                yield from _made(facts, numbers, key, made, most)
+                yield from _made(facts, types, key, made, most)
 
 
-def _made(facts: Facts, numbers: Numbers, key: KeySet, made: Made, most: int) -> Iterator[Remark]:
+def _made(facts: Facts, types: Types, key: KeySet, made: Made, most: int) -> Iterator[Remark]:
     if made.literal_bytes > most:
         yield _remark(
             made,
@@ -173,7 +177,7 @@ def _made(facts: Facts, numbers: Numbers, key: KeySet, made: Made, most: int) ->
             "shorten the text",
         )
         return
-    free = [slot for slot in made.slots if _is_free(facts, numbers, key, slot)]
+    free = [slot for slot in made.slots if _is_free(facts, types, key, slot)]
     long = [slot for slot in free if slot.star or not LONG_TEXTS.isdisjoint(map(_last, slot.names))]
     if long or len(free) >= _SEVERAL:
         slot = (long or free)[0]
@@ -208,7 +212,7 @@ def _remark(made: Made, severity: Severity, reason: str, instead: str, slot: Slo
     return Remark(LONG_KEY, place, reason, instead, offset, rated=severity)
 
 
-def _is_free(facts: Facts, numbers: Numbers, key: KeySet, slot: Slot) -> bool:
+def _is_free(facts: Facts, types: Types, key: KeySet, slot: Slot) -> bool:
     """Return whether nothing limits the length of a value: no pipe, no listed values, and it is not part of a key."""
     return not (
         slot.origin == "key"
@@ -216,8 +220,8 @@ def _is_free(facts: Facts, numbers: Numbers, key: KeySet, slot: Slot) -> bool:
         or slot.piped("truncate", "pad", "invert", "date", "bucket") is not None
         or slot.name in key.listed
         or (slot.name in facts.identifiers and not slot.star)
-        or numbers.number(key.source, slot.name)
-        or numbers.used_as_number(key.source, slot.name)
+        or types.number(key.source, slot.name)
+        or _used(types, key, slot)
     )
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_SPELLING, READS_GUARD, UNKNOWN_ATTRIBUTE, Remark
 from projections.language.findings.reads import Read
 from projections.language.findings.rule_facts import Facts
-from projections.language.models import Copy
 from projections.language.ownership import Node
 from projections.language.patterns.tree import Exists, Test
 from projections.language.syntax import root, suggest
@@ -20,7 +19,7 @@ def names(facts: Facts) -> Iterator[Remark]:
     found = list(facts.reads)
     unknown = [read for read in found if _is_unknown(facts, read)]
     of_others = {(read.place, read.root) for read in found if read not in unknown}
-    unknown = [read for read in unknown if not _is_optional(read) or (read.place, read.root) not in of_others]
+    unknown = [read for read in unknown if not read.optional or (read.place, read.root) not in of_others]
     for read in _once(unknown):
         yield _unknown(facts, read)
     for read in _once([read for read in found if read.root.startswith(facts.rules.guard_prefix)]):
@@ -49,7 +48,7 @@ def known_attributes(facts: Facts, entity: str) -> frozenset[str] | None:
 def _written_by_rules(facts: Facts, entity: str) -> frozenset[str] | None:
     found: set[str] = set()
     for _, rule in facts.into(entity):
-        if isinstance(rule.action, Copy) and rule.action.copies_all:
+        if rule.action.copies_all:
             return None
         found |= rule.action.written.keys()
     return frozenset(found)
@@ -63,14 +62,6 @@ def _is_unknown(facts: Facts, read: Read) -> bool:
         and read.name not in facts.variables(read.entity)
         and not read.root.startswith(facts.rules.guard_prefix)
     )
-
-
-def _is_optional(read: Read) -> bool:
-    """Return whether the rest of a rule does not depend on a value: that of a measure or of an attribute of a list.
-
-    With several sources, it is enough that the items of one have it.
-    """
-    return read.place[2:4] in (("aggregate", "set"), ("top", "attributes"), ("latest", "attributes"))
 
 
 def _guard(facts: Facts, read: Read) -> Remark:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from projections.language.arithmetic import Expression
-from projections.language.kinds import Part
-from projections.language.models import Embed, Projection, Rules
+from projections.language.kinds import AnyProjection, AnyRules, Part
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import Test, tests_in
 from projections.language.syntax import Location, root
@@ -26,6 +25,8 @@ class Read:
     at_key: bool = False
     field: Field | None = None
     """The pipes, if it is in a template."""
+    optional: bool = False
+    """As of `Part`. With several sources, it is then enough that the items of one have the value."""
 
     @property
     def root(self) -> str:
@@ -40,6 +41,7 @@ class Tested:
     entity: str
     test: Test
     place: Location
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Computes:
     """Whether its result must be a number."""
 
 
-def reads(rules: Rules) -> Iterator[Read]:
+def reads(rules: AnyRules) -> Iterator[Read]:
     """Yield all names that rules read on items. For elements of `each` that is the path of the list."""
     tested: dict[str, list[Tested]] = {}
     for one in tests(rules):
@@ -67,13 +69,13 @@ def reads(rules: Rules) -> Iterator[Read]:
                 yield read
 
 
-def _reads(rules: Rules, name: str, rule: Projection, own: Sequence[Tested]) -> Iterator[Read]:
+def _reads(rules: AnyRules, name: str, rule: AnyProjection, own: Sequence[Tested]) -> Iterator[Read]:
     place: Location = ("projections", name)
     source = rule.source
     for tested in own:
         if tested.entity == source:
             for position, read in enumerate(tested.test.names):
-                yield Read(name, tested.entity, read, tested.place, at_key=position == 0)
+                yield Read(name, source, read, tested.place, at_key=position == 0, optional=tested.optional)
     if rule.each is not None:
         inner = ("ancestors",) if rule.each.ancestors else ()
         yield Read(name, source, rule.each.path, (*place, *rule.place("each", rule.each.variable, *inner)))
@@ -81,25 +83,26 @@ def _reads(rules: Rules, name: str, rule: Projection, own: Sequence[Tested]) -> 
         for variable in rules.entities[rule.into].variables:
             if variable not in rule.bind:
                 yield Read(name, source, variable, (*place, rule.kind, "into"))
-    if isinstance(rule.action, Embed):
-        for child in rule.action.match:
-            yield Read(name, rule.into, child, (*place, "embed", "match", child), at_key=True)
+    for child in rule.action.matched:
+        yield Read(name, rule.into, child, (*place, rule.kind, "match", child), at_key=True)
     for part in rule.parts():
+        at = (*place, *part.place)
         if isinstance(part.value, Template):
-            yield from _template(name, source, part.value.text, (*place, *part.place))
+            yield from _template(Read(name, source, "", at, optional=part.optional), part.value)
         elif isinstance(part.value, Expression):
             for path in part.value.names:
-                yield Read(name, source, path, (*place, *part.place), offset_of(part, path))
+                yield Read(name, source, path, at, offset_of(part, path), optional=part.optional)
 
 
-def _template(rule: str, entity: str, text: str, place: Location) -> Iterator[Read]:
-    for field in Template.parse(text).fields:
+def _template(read: Read, template: Template) -> Iterator[Read]:
+    text = template.text
+    for field in template.fields:
         at = text.find("{" + field.name)
         if field.expression is None:
-            yield Read(rule, entity, field.name, place, at + 1 if at >= 0 else None, field=field)
+            yield replace(read, name=field.name, offset=at + 1 if at >= 0 else None, field=field)
             continue
         for path in field.names:  # its pipes apply to the result, and say nothing about these values
-            yield Read(rule, entity, path, place, max(text.find(path, max(text.find(field.name), 0)), 0))
+            yield replace(read, name=path, offset=max(text.find(path, max(text.find(field.name), 0)), 0))
 
 
 def offset_of(part: Part, path: str) -> int | None:
@@ -111,13 +114,13 @@ def offset_of(part: Part, path: str) -> int | None:
 # --- expressions ---
 
 
-def expressions(rules: Rules) -> Iterator[Computes]:
+def expressions(rules: AnyRules) -> Iterator[Computes]:
     """Yield every expression in a rule: of measures, ranks, computed and listed attributes, and in templates."""
     for name, rule in rules.variants():
         for part in rule.parts():
             place = ("projections", name, *part.place)
             if isinstance(part.value, Expression):
-                yield Computes(name, rule.source, part.value, place, part.text, part.numeric)
+                yield Computes(name, rule.source, part.value, place, part.text, bool(part.limit))
             elif isinstance(part.value, Template):
                 for field in part.value.fields:
                     if field.expression is not None:
@@ -127,16 +130,10 @@ def expressions(rules: Rules) -> Iterator[Computes]:
 # --- conditions ---
 
 
-def tests(rules: Rules) -> Iterator[Tested]:
+def tests(rules: AnyRules) -> Iterator[Tested]:
     """Yield every condition in a rule, including those of cases and measures."""
-    for name, source, pattern, place in patterns(rules):
-        for test in tests_in(pattern.conditions):
-            yield Tested(name, source, test, (*place, *test.place))
-
-
-def patterns(rules: Rules) -> Iterator[tuple[str, str, Pattern, Location]]:
-    """Yield every pattern in a rule, with the rule, the source entity and its place."""
     for name, rule in rules.variants():
         for part in rule.parts():
-            if isinstance(part.value, Pattern):
-                yield name, rule.source, part.value, ("projections", name, *part.place)
+            for test in tests_in(part.value.conditions) if isinstance(part.value, Pattern) else ():
+                place = ("projections", name, *part.place, *test.place)
+                yield Tested(name, rule.source, test, place, part.optional)

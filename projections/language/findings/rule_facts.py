@@ -187,7 +187,7 @@ class Facts:
     @cached_property
     def copies(self) -> Mapping[str, str]:
         """By entity whose items a copy rule creates: the rule."""
-        return {rule.into: name for name, rule in self.projections.items() if isinstance(rule.action, Copy)}
+        return {rule.into: name for name, rule in self.projections.items() if rule.action.makes_items}
 
     def made_by_rules(self, entity: str) -> bool:
         """Return whether only rules create items of the entity."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from projections.language.analysis import shared_key
-from projections.language.findings.attribute_types import Numbers
+from projections.language.attribute_types import types_of
 from projections.language.findings.keys import LONG_TEXTS
 from projections.language.findings.kinds import (
     CLAIMED_COPY,
@@ -30,7 +30,6 @@ _TEXT_BYTES, _OTHER_BYTES = 2000, 40
 
 def targets(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about targets: entity by entity, then rule by rule."""
-    numbers = Numbers(facts)
     for name in facts.rules.entities:
         yield from _shared_key(facts, name)
         yield from _together(facts, name)
@@ -42,7 +41,7 @@ def targets(facts: Facts) -> Iterator[Remark]:
         if isinstance(action, Copy):
             yield from _claimed(facts, name, rule)
             yield from _index_keys(facts, name, rule, action)
-            yield from _wrong_type(facts, numbers, name, rule, action)
+        yield from _wrong_type(facts, name, rule)
         yield from _expiry(facts, name, rule)
         if isinstance(action, Top):
             yield from _long_list(name, action)
@@ -228,18 +227,17 @@ def _element_bytes(top: Top) -> int:
     return sum(map(len, names)) + _TEXT_BYTES * texts + _OTHER_BYTES * (len(names) - texts)
 
 
-def _wrong_type(facts: Facts, numbers: Numbers, name: str, rule: Projection, copy: Copy) -> Iterator[Remark]:
-    """Yield remarks for numbers that are copied to index keys of type S."""
-    types = facts.table(rule.into).attribute_types
-    for target, source in copy.carried.items():
-        why, path = numbers.source(rule.source, source), source.text
-        if types.get(target) == "S" and why is not None:
+def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
+    """Yield remarks for numbers that are carried to index keys of type S."""
+    keys = facts.table(rule.into).attribute_types
+    for target, source in rule.action.carried.items():
+        why = types_of(facts.rules).number(rule.source, source.path) if source.path is not None else None
+        if keys.get(target) == "S" and why is not None:
             yield Remark(
                 WRONG_TYPE,
-                ("projections", name, "copy", "attributes", target),
-                f"{target} is the key of an index of type S and {path} is a number ({why}): DynamoDB rejects such an item",
-                f"declare {target} with type N under `indexes`, or make it text with "
-                f'values: {{{target}: "{{{path}|pad(10)}}"}}'
-                if source.path is not None
-                else f"declare {target} with type N under `indexes`",
+                ("projections", name, *rule.action.written[target]),
+                f"{target} is the key of an index of type S and {source.text} is a number ({why}): DynamoDB rejects such an "
+                "item",
+                f"declare {target} with type N under `indexes`, or make it text with a template: "
+                f'{{{target}: "{{{source.text}|pad(10)}}"}}',
             )

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, ClassVar
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from projections.language.attribute_sources import AttributeSource
-from projections.language.forms import AttributeName, MeasureForm
-from projections.language.kinds import Action, Model, Part, Sources, places
-from projections.language.measures import EXTREMES, PICKED, SHORT_FORMS, VALUES, Measure
+from projections.language.compiling import Kind
+from projections.language.contribution import DIGITS_AFTER
+from projections.language.forms import AttributeName, MeasureForm, Model
+from projections.language.kinds import AnyProjection, AnyRules, LedgerAction, Part, Picture, Result, Sources
+from projections.language.measures import EXTREMES, PICKED, SHORT_FORMS, TYPED, VALUES, Measure
 from projections.language.patterns import describe
+from projections.language.patterns.implication import compares_as_number
 from projections.language.spelling import expression_text, pattern_document
-from projections.language.syntax import Location, join_names
+from projections.language.syntax import Location, Mistake, join_names
 
 
-class Aggregate(Model, Action):
+class Aggregate(Model, LedgerAction):
     """Counters, sums and extremes of the source items, set on the target item."""
 
-    kind: ClassVar[str] = "aggregate"
-    colours: ClassVar[tuple[str, str]] = ("#7b2fd0", "#c69cff")
-    icon: ClassVar[str] = '<path d="M12.5 4.5v-2h-9L8 8l-4.5 5.5h9v-2"/>'
-    combines: ClassVar[bool] = True
-    in_ledger: ClassVar[bool] = True
+    kind: ClassVar[Kind] = "aggregate"
+    instead_of_parts: ClassVar[str] = "; for a map from values to numbers, write {}: counts(…)"
+    aliases: ClassVar[tuple[str, ...]] = (
+        *("average", "avg", "count", "counter", "counts", "group", "max", "min", "reduce", "rollup", "stats", "sum"),
+    )
 
     into: str = Field(description="The entity whose items receive the results.")
     set: Annotated[dict[AttributeName, MeasureForm], Field(min_length=1)] = Field(
@@ -33,24 +37,49 @@ class Aggregate(Model, Action):
         default=1, description="The number of ledger items that hold the totals of one target, 1 to 100."
     )
 
+    @staticmethod
+    def picture() -> Picture:
+        return Picture("#7b2fd0", "#c69cff", '<path d="M12.5 4.5v-2h-9L8 8l-4.5 5.5h9v-2"/>')
+
     @property
     def written(self) -> dict[str, Location]:
-        return places(self.set, "aggregate", "set")
+        return self.places(self.set, "set")
 
     def parts(self) -> Iterator[Part]:
         for name, measure in self.set.items():
             place: Location = ("aggregate", "set", name)
             for expression in (measure.expression, measure.by):
                 if expression is not None:
-                    numeric = expression is measure.expression and measure.function in ("sum", "avg")
+                    added = expression is measure.expression and measure.function in ("sum", "avg")
+                    number = measure.function in TYPED and not expression.is_text
+                    use = "adds it up" if added else "compares it as a number" if number else ""
+                    limit = f"{measure.function} takes at most {DIGITS_AFTER} digits after the decimal point"
                     at = place if measure.text else (*place, measure.function)
-                    yield Part(expression, at, (name,), numeric, measure.text)
+                    yield Part(
+                        expression, at, (name,), use, limit if added else "", True, optional=True, whole=measure.text
+                    )
             if measure.where is not None:
-                yield Part(measure.where, (*place, "where"), (name,))
+                yield Part(measure.where, (*place, "where"), (name,), decides=True, optional=True)
 
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         for name, measure in self.set.items():
             yield name, measure_words(measure, " and ".join(sources))
+
+    def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
+        return {name: _result(measure, extreme_type(rules, rule, measure)) for name, measure in self.set.items()}
+
+    def mistakes(self, rules: AnyRules, rule: AnyProjection) -> Iterator[Mistake]:
+        for name, measure in self.set.items():
+            place: Location = ("aggregate", "set", name)
+            if rule.expired == "keep" and measure.function in PICKED:
+                message = (
+                    f"{measure.function} cannot keep values of expired items: move it to a rule with `expired: retract`"
+                )
+                yield Mistake(place, message)
+            if measure.function in TYPED and extreme_type(rules, rule, measure) is None:
+                assert measure.expression is not None
+                message = f"the type of {measure.expression.text.strip()} is unknown: write {_declaration(measure)}"
+                yield Mistake((*place, measure.function), message)
 
     @property
     def carried(self) -> Mapping[str, AttributeSource]:
@@ -59,6 +88,10 @@ class Aggregate(Model, Action):
             for name, measure in self.set.items()
             if measure.function in PICKED and measure.expression is not None
         }
+
+    def complete(self, rules: AnyRules, rule: AnyProjection) -> Self:
+        measures = {name: _typed_measure(rules, rule, measure) for name, measure in self.set.items()}
+        return self.model_copy(update={"set": measures})
 
     @property
     def ordered(self) -> tuple[Measure, ...]:
@@ -79,9 +112,6 @@ class Aggregate(Model, Action):
     def spread(self) -> int:
         return self.shards
 
-    def type_of(self, name: str) -> str | None:
-        return self.set[name].type
-
     def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
         return f"Keeps {join_names(list(self.set))} on each {target}, computed from its {source} items."
 
@@ -98,6 +128,23 @@ def _order(measure: Measure) -> tuple[str, bool, str]:
     return expression_text(expression) if expression is not None else "", measure.by is None, str(where)
 
 
+def _result(measure: Measure, extreme: str | None) -> Result:
+    match measure.function:
+        case "first" | "last":
+            return Result()
+        case "counts":
+            return Result("M", "makes it a map", "counts")
+        case "values":
+            return Result("NS" if extreme == "N" else "SS", "makes it a set")
+        case "distinct":
+            return Result("N", "makes it a number of values", "count")
+        case "min" | "max" if extreme != "N":
+            return Result(extreme, "makes it text")
+    negative = measure.function != "avg" and measure.expression is not None and measure.expression.is_negative
+    words = {"count": "a count", "sum": "a sum", "avg": "an average"}.get(measure.function, "a number")
+    return Result("N", f"makes it {words}", "negative" if negative else measure.function)
+
+
 def measure_words(measure: Measure, source: str | None = None) -> str:
     """Return a measure in the words of the rule file, such as `max(stars) of Review where status is "published"`."""
     more = [expression_text(one) for one in (measure.expression, measure.by) if one is not None]
@@ -105,3 +152,61 @@ def measure_words(measure: Measure, source: str | None = None) -> str:
     text = f"{measure.function}({', '.join(more)})" if more else measure.function
     text += f" of {source}" if source else ""
     return f"{text} where {describe(measure.where)}" if measure.where is not None else text
+
+
+# --- the type of the values that `min` and `max` compare ---
+#
+# Numbers and text have no meaningful common order, so each measure takes one type. Values of the other are bad input.
+
+
+def _typed_measure(rules: AnyRules, rule: AnyProjection, measure: Measure) -> Measure:
+    """Return a measure in which `text(path)` stands wherever text is compared; any other expression is a number."""
+    expression = measure.expression
+    if expression is None or expression.is_text:
+        return measure
+    return replace(measure, expression=expression.as_text()) if extreme_type(rules, rule, measure) == "S" else measure
+
+
+def extreme_type(rules: AnyRules, rule: AnyProjection, measure: Measure) -> Literal["N", "S"] | None:
+    """Return the type of the values of a `min`, `max`, `distinct`, `counts` or `values`.
+
+    None if it is unknown, or not the same for all sources, and for other measures.
+    """
+    if measure.function not in TYPED:
+        return None
+    types = {_type_of(rules, variant, measure) for variant in rule.variants}
+    return types.pop() if len(types) == 1 else None
+
+
+def _type_of(rules: AnyRules, rule: AnyProjection, measure: Measure) -> Literal["N", "S"] | None:
+    """Return the type of a `min` or `max` of the items of one source."""
+    expression = measure.expression
+    assert expression is not None
+    if expression.is_text:
+        return "S"
+    path = expression.path
+    if path is None:
+        return "N"
+    of_each = rule.each is not None and rule.each.variable == path
+    if not of_each and path in rules.entities[rule.source].variables:
+        return _of_variable(rules, rule.source, path)
+    wheres = filter(None, (rule.where, measure.where))
+    return "N" if any(compares_as_number(pattern, path) for pattern in wheres) else None
+
+
+def _declaration(measure: Measure) -> str:
+    """Return what to write if the type is unknown: `max(number(x)) to compare numbers, or …`."""
+    expression = measure.expression
+    assert expression is not None
+    written = expression.text.strip()
+    number, text = (f"{measure.function}({kind}({written}))" for kind in ("number", "text"))
+    return f"{number} to compare numbers, or {text} to compare text"
+
+
+def _of_variable(rules: AnyRules, entity: str, variable: str) -> Literal["N", "S"] | None:
+    """Return the type of a key variable; None for binary keys, which cannot be compared."""
+    types: dict[str, Literal["N", "S"]] = {"N": "N", "S": "S"}
+    for attribute, kind in rules.table_of(entity).key:
+        if variable in rules.entities[entity].key[attribute].names:
+            return types.get(kind)
+    return None

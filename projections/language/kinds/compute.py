@@ -8,21 +8,29 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from projections.language.arithmetic import Expression
-from projections.language.forms import AttributeName, Computed, ComputedForm, Constant
-from projections.language.kinds import Action, Model, Part, Sources, WritePath, places
+from projections.language.compiling import Kind
+from projections.language.forms import AttributeName, Computed, ComputedForm, Constant, Model
+from projections.language.kinds import (
+    AnyProjection,
+    AnyRules,
+    ItemAction,
+    Part,
+    Picture,
+    Result,
+    Sources,
+    WritePath,
+    result_of,
+)
 from projections.language.kinds.copy import constant_words
 from projections.language.spelling import expression_text, template_text
-from projections.language.syntax import Location, join_names
+from projections.language.syntax import Location, Mistake, join_names
 
 
-class Compute(Model, Action):
+class Compute(Model, ItemAction):
     """Attributes of the source item, computed from its other attributes."""
 
-    kind: ClassVar[str] = "compute"
-    colours: ClassVar[tuple[str, str]] = ("#5d4037", "#d2a795")
-    icon: ClassVar[str] = '<path d="M4.5 2.5h7v11h-7zM6.5 5h3M6.5 8h.5M9 8h.5M6.5 11h.5M9 11h.5"/>'
-    on_source: ClassVar[bool] = True
-    makes_key: ClassVar[bool] = False
+    kind: ClassVar[Kind] = "compute"
+    aliases: ClassVar[tuple[str, ...]] = ("formula", "generate")
 
     set: Annotated[dict[AttributeName, ComputedForm], Field(min_length=1)] = Field(
         description="Attribute → template (text with `{`), expression, `{value: …, where: {…}}`, `{constant: …}`, or a list "
@@ -33,9 +41,13 @@ class Compute(Model, Action):
         description="Set the attributes only where they are absent, and never change or remove them afterwards.",
     )
 
+    @staticmethod
+    def picture() -> Picture:
+        return Picture("#5d4037", "#d2a795", '<path d="M4.5 2.5h7v11h-7zM6.5 5h3M6.5 8h.5M9 8h.5M6.5 11h.5M9 11h.5"/>')
+
     @property
     def written(self) -> dict[str, Location]:
-        return places(self.set, "compute", "set")
+        return self.places(self.set, "set")
 
     def parts(self) -> Iterator[Part]:
         for name, cases in self.set.items():
@@ -50,13 +62,20 @@ class Compute(Model, Action):
         for name, cases in self.set.items():
             yield name, " or ".join(dict.fromkeys(map(computed_words, cases)))
 
+    def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
+        results = {name: [result_of(case.value) for case in cases] for name, cases in self.set.items()}
+        alike = {name: len({result.type for result in of_cases}) == 1 for name, of_cases in results.items()}
+        return {name: of_cases[0] if alike[name] else Result() for name, of_cases in results.items()}
+
+    def mistakes(self, rules: AnyRules, rule: AnyProjection) -> Iterator[Mistake]:
+        table = rules.table_of(rule.source)
+        for name in self.set.keys() & table.attribute_types.keys() - set(table.key_names):
+            message = f"{name} is a key attribute of an index: set it with an `index` rule"
+            yield Mistake(("compute", "set", name), message, at_key=True)
+
     @property
     def first_only(self) -> bool:
         return self.once
-
-    def type_of(self, name: str) -> str | None:
-        types = {None if isinstance(case.value, Constant) else case.value.type for case in self.set[name]}
-        return types.pop() if len(types) == 1 else None
 
     def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
         when = ", once: they stay as they are set first" if self.once else ""

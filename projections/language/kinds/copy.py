@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from projections.language.attribute_sources import AttributeSource
-from projections.language.forms import AttributeName, Constant, ConstantForm, CopyForm
+from projections.language.compiling import Kind
+from projections.language.forms import AttributeName, Constant, ConstantForm, CopyForm, Model
 from projections.language.kinds import (
     EVERY,
     Action,
-    Model,
+    AnyProjection,
+    AnyRules,
     Part,
+    Picture,
+    Result,
     Sources,
     WritePath,
-    attribute_parts,
-    places,
+    result_of,
     source_words,
 )
 from projections.language.spelling import template_text
-from projections.language.syntax import Location, an
+from projections.language.syntax import Location, Mistake, an, root
 from projections.language.templates import Template
 
 
 class Copy(Model, Action):
     """A copy of the source item under another key. The rule creates and deletes it."""
 
-    kind: ClassVar[str] = "copy"
-    colours: ClassVar[tuple[str, str]] = ("#1a66d6", "#82b1ff")
-    icon: ClassVar[str] = (
-        '<rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M10.5 2.5h-6a2 2 0 0 0-2 2v6"/>'
-    )
+    kind: ClassVar[Kind] = "copy"
+    aliases: ClassVar[tuple[str, ...]] = ("denormalize", "duplicate", "mirror", "project", "replicate")
     makes_items: ClassVar[bool] = True
+    keeps_expired: ClassVar[bool] = False
 
     into: str = Field(
         description="The entity to create; it has one copy rule, and no other writer of the copied attributes."
@@ -61,6 +62,9 @@ class Copy(Model, Action):
     def copies_all(self) -> bool:
         return self.attributes == "all"
 
+    def complete(self, rules: AnyRules, rule: AnyProjection) -> Self:
+        return self.model_copy(update={"claimed": is_claimed(rules, rule)})
+
     @property
     def carried(self) -> Mapping[str, AttributeSource]:
         return {} if self.attributes == "all" else self.attributes
@@ -70,14 +74,22 @@ class Copy(Model, Action):
         """The values that are templates."""
         return {name: value for name, value in self.values.items() if isinstance(value, Template)}
 
+    @staticmethod
+    def picture() -> Picture:
+        return Picture(
+            "#1a66d6",
+            "#82b1ff",
+            '<rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/><path d="M10.5 2.5h-6a2 2 0 0 0-2 2v6"/>',
+        )
+
     @property
     def written(self) -> dict[str, Location]:
-        return places(self.carried, "copy", "attributes") | places(self.values, "copy", "values")
+        return self.places(self.carried, "attributes") | self.places(self.values, "values")
 
     def parts(self) -> Iterator[Part]:
-        yield from attribute_parts(self.carried, ("copy", "attributes"))
+        yield from self.attribute_parts(self.carried)
         for name, template in self.templates.items():
-            yield Part(template, ("copy", "values", name), (name,))
+            yield Part(template, ("copy", "values", name), (name,), decides=True)
 
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         (source,) = sources
@@ -87,6 +99,27 @@ class Copy(Model, Action):
             yield name, source_words(attribute, source)
         for name, value in self.values.items():
             yield name, constant_words(value) if isinstance(value, Constant) else template_text(value)
+
+    def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
+        return {name: result_of(value) for name, value in {**self.carried, **self.values}.items()}
+
+    def mistakes(self, rules: AnyRules, rule: AnyProjection) -> Iterator[Mistake]:
+        if rule.into == rule.source:
+            yield Mistake(("copy", "into"), "the source and the target of a copy must be different entities")
+        if not self.model_fields_set & {"attributes", "values"}:
+            yield Mistake(("copy",), "copies nothing: add `attributes` or `values`", at_key=True)
+        for name in self.values.keys() & self.carried.keys():
+            yield Mistake(("copy", "values", name), "is also listed in `attributes`", at_key=True)
+        if self.claimed is not None and self.claimed != is_claimed(rules, rule):
+            yield Mistake(("copy", "claimed"), "follows from the keys: remove it", at_key=True)
+        variables = rules.entities[rule.into].variables
+        used = {root(name) for own in variables for name in (rule.bind[own].names if own in rule.bind else (own,))}
+        if rule.each is not None and rule.each.variable not in used:
+            message = (
+                f"the key of {rule.into} does not include {{{rule.each.variable}}}: all elements would share one copy; "
+                "use it in `bind`"
+            )
+            yield Mistake(rule.place("each"), message, at_key=True)
 
     def gist(self, indexes: Sequence[str]) -> str:
         return "all attributes" if self.copies_all else super().gist(indexes)
@@ -104,3 +137,21 @@ class Copy(Model, Action):
 
 def constant_words(constant: Constant) -> str:
     return json.dumps(constant.value, ensure_ascii=False, default=str)
+
+
+def is_claimed(rules: AnyRules, rule: AnyProjection) -> bool:
+    """Return whether several source items can have the same target key, now or over time.
+
+    They cannot if the target's key determines all variables of the source's key, or the variable that is its `id`. The
+    variables of a key can be read back from it; a variable that `bind` makes, only if its template is reversible.
+    """
+    source = rules.entities[rule.source]
+    separator = rules.table_of(rule.source).separator
+    fields = [field for template in source.key.values() for field in template.fields]
+    own = {field.name for field in fields} - {rule.each.variable if rule.each is not None else None}
+    bare = own - {field.name for field in fields if field.star}
+    told: set[str] = set()
+    for name in rules.entities[rule.into].variables:
+        told |= rule.bind[name].recoverable(bare, separator) if name in rule.bind else {name}
+    told &= own
+    return source.id not in told and not told.issuperset(source.variables)

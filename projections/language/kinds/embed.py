@@ -9,21 +9,33 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from projections.language.attribute_sources import AttributeSource
-from projections.language.forms import AttributeName, AttributesForm, MatchForm
-from projections.language.kinds import Action, Model, Part, Sources, WritePath, attribute_parts, places, source_words
+from projections.language.compiling import Kind
+from projections.language.embeds import children_of, parent_patterns
+from projections.language.forms import AttributeName, AttributesForm, MatchForm, Model
+from projections.language.kinds import (
+    Action,
+    AnyProjection,
+    AnyRules,
+    Part,
+    Picture,
+    Result,
+    Sources,
+    WritePath,
+    plain_document,
+    result_of,
+    source_words,
+)
 from projections.language.spelling import source_text
-from projections.language.syntax import Location
+from projections.language.syntax import LanguageError, Location, Mistake, root
 from projections.language.templates import Template
 
 
 class Embed(Model, Action):
     """Attributes of a parent (the source), kept in every child that references it."""
 
-    kind: ClassVar[str] = "embed"
-    colours: ClassVar[tuple[str, str]] = ("#2e7d1f", "#84d46f")
-    icon: ClassVar[str] = (
-        '<rect x="2.5" y="2.5" width="11" height="11" rx="2"/><path d="M6 6h4v4"/><path d="M10 6l-4 4"/>'
-    )
+    kind: ClassVar[Kind] = "embed"
+    aliases: ClassVar[tuple[str, ...]] = ("enrich", "join", "lookup")
+    without_key: ClassVar[tuple[str, str]] = ("its `match` selects the children", "use `on_delete`")
     makes_key: ClassVar[bool] = False
 
     into: str = Field(description="The entity of the children.")
@@ -98,9 +110,17 @@ class Embed(Model, Action):
             raise PydanticCustomError("rule", f"`attributes` and `id` have the same name {self.id}: write another `id`")
         return self
 
+    @staticmethod
+    def picture() -> Picture:
+        return Picture(
+            "#2e7d1f",
+            "#84d46f",
+            '<rect x="2.5" y="2.5" width="11" height="11" rx="2"/><path d="M6 6h4v4"/><path d="M10 6l-4 4"/>',
+        )
+
     @property
     def written(self) -> dict[str, Location]:
-        return places(self.attributes, "embed", "attributes") if self.as_ is None else {self.as_: ("embed", "as")}
+        return self.places(self.attributes, "attributes") if self.as_ is None else {self.as_: ("embed", "as")}
 
     @property
     def carried(self) -> Mapping[str, AttributeSource]:
@@ -109,7 +129,7 @@ class Embed(Model, Action):
     def parts(self) -> Iterator[Part]:
         for name, template in self.match.items():
             yield Part(template, ("embed", "match", name))
-        yield from attribute_parts(self.attributes, ("embed", "attributes"), self.as_)
+        yield from self.attribute_parts(self.attributes, self.as_)
 
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         (source,) = sources
@@ -119,6 +139,37 @@ class Embed(Model, Action):
             return
         for name, attribute in self.attributes.items():
             yield name, source_words(attribute, source)
+
+    def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
+        if self.as_ is None:
+            return {name: result_of(source) for name, source in self.attributes.items()}
+        if self.id is None:
+            return {self.as_: Result("M", "makes it a map")}
+        return {self.as_: Result("L", "makes it a list")}
+
+    def final_mistakes(self, rules: AnyRules, name: str) -> Iterator[Mistake]:
+        for question in (parent_patterns, children_of):
+            try:
+                question(plain_document(rules), name)
+            except LanguageError as error:
+                yield Mistake(("projections", name, "embed", "match"), error.message, at_key=True)
+
+    def mistakes(self, rules: AnyRules, rule: AnyProjection) -> Iterator[Mistake]:
+        """Yield references that cannot be a list or set, and a list in place of its references."""
+        if self.as_ is None:
+            return
+        name = self.references
+        assert name is not None
+        place = ("embed", "match", name)
+        if name in rules.entities[self.into].variables:
+            message = f"{{{name}}} is in the key of {self.into}, so it cannot be a list or set of references"
+            yield Mistake(place, f"{message}: name an attribute, or remove `as`", at_key=True)
+        elif name in rules.table_of(self.into).attribute_types:
+            message = f"{name} is the key of an index, so it cannot be a list or set of references"
+            yield Mistake(place, f"{message}: name another attribute, or remove `as`", at_key=True)
+        if self.as_ in map(root, self.match):
+            message = f"the rule cannot write {self.as_}, because `match` reads it: write another name"
+            yield Mistake(("embed", "as"), message)
 
     @property
     def matched(self) -> Mapping[str, Template]:
@@ -131,9 +182,6 @@ class Embed(Model, Action):
     @property
     def several_parents(self) -> bool:
         return self.as_ is not None
-
-    def type_of(self, name: str) -> str | None:
-        return super().type_of(name) if self.as_ is None else None
 
     def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
         if self.as_ is None:

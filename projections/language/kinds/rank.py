@@ -8,24 +8,32 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from projections.language.forms import ExpressionText
-from projections.language.kinds import Action, Model, Order, Part, Sources, WritePath
+from projections.language.compiling import Kind
+from projections.language.forms import ExpressionText, Model
+from projections.language.kinds import (
+    AnyProjection,
+    AnyRules,
+    LedgerAction,
+    Order,
+    Part,
+    Picture,
+    Result,
+    Sources,
+    WritePath,
+)
 from projections.language.ranks import MOST_DIGITS, RANK_LEVELS_IN_SHARDS, Scale
 from projections.language.spelling import expression_text
-from projections.language.syntax import Location
+from projections.language.syntax import Location, Mistake
 
 
-class Rank(Model, Action):
+class Rank(Model, LedgerAction):
     """Counters over the digits of scores, kept in the ledger: they give the rank of a score in few reads.
 
     The rule writes nothing to the application's tables.
     """
 
-    kind: ClassVar[str] = "rank"
-    colours: ClassVar[tuple[str, str]] = ("#b3261e", "#ff8a80")
-    icon: ClassVar[str] = '<path d="M2.5 13.5v-5h3.5v5M6 13.5v-11h4v11M10 13.5v-7h3.5v7"/>'
-    combines: ClassVar[bool] = True
-    in_ledger: ClassVar[bool] = True
+    kind: ClassVar[Kind] = "rank"
+    aliases: ClassVar[tuple[str, ...]] = ("leaderboard", "ranking", "scores")
     writes_items: ClassVar[bool] = False
 
     into: str = Field(
@@ -62,15 +70,29 @@ class Rank(Model, Action):
     def scale(self) -> Scale:
         return Scale(self.digits, self.decimals)
 
+    @staticmethod
+    def picture() -> Picture:
+        return Picture("#b3261e", "#ff8a80", '<path d="M2.5 13.5v-5h3.5v5M6 13.5v-11h4v11M10 13.5v-7h3.5v7"/>')
+
     @property
     def written(self) -> dict[str, Location]:
         return {}
 
     def parts(self) -> Iterator[Part]:
-        yield Part(self.by, ("rank", "by"), numeric=True)
+        places = self.decimals
+        limit = f"a score has at most {places} decimal places" if places else "a score is a whole number"
+        yield Part(self.by, ("rank", "by"), use="ranks it", limit=limit, fraction=self.decimals > 0)
 
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         return iter(())
+
+    def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
+        return {}
+
+    def mistakes(self, rules: AnyRules, rule: AnyProjection) -> Iterator[Mistake]:
+        if rule.mode == "shadow":
+            message = "a rank rule cannot be in shadow mode: it writes nothing to the tables in any mode; remove this"
+            yield Mistake(("mode",), message, at_key=True)
 
     @property
     def ledger_actions(self) -> int:

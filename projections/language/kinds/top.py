@@ -8,30 +8,31 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from projections.language.attribute_sources import AttributeSource
-from projections.language.forms import AttributeName, AttributesForm, PathText
+from projections.language.compiling import Kind
+from projections.language.forms import AttributeName, AttributesForm, Model, PathText
 from projections.language.kinds import (
-    Action,
-    Model,
+    AnyProjection,
+    AnyRules,
+    LedgerAction,
     Order,
     Part,
+    Picture,
+    Result,
     Sources,
     WritePath,
-    attribute_parts,
     path_expression,
-    places,
+    result_of,
     source_words,
 )
 from projections.language.syntax import Location
 
 
-class Top(Model, Action):
+class Top(Model, LedgerAction):
     """The first few source items, as a list on the target item."""
 
-    kind: ClassVar[str] = "top"
-    colours: ClassVar[tuple[str, str]] = ("#00796b", "#5fd3c2")
-    icon: ClassVar[str] = '<path d="M2.5 3.5h11M2.5 8h7.5M2.5 12.5h4.5"/>'
-    combines: ClassVar[bool] = True
-    in_ledger: ClassVar[bool] = True
+    kind: ClassVar[Kind] = "top"
+    aliases: ClassVar[tuple[str, ...]] = ("best", "topk", "topn")
+    keeps_expired: ClassVar[bool] = False
 
     into: str = Field(description="The entity whose items receive the list.")
     as_: AttributeName = Field(description="The attribute that holds the list.")
@@ -42,16 +43,23 @@ class Top(Model, Action):
         description="The attributes of each element: a list, or a mapping from name to path, expression or template."
     )
 
+    @staticmethod
+    def picture() -> Picture:
+        return Picture("#00796b", "#5fd3c2", '<path d="M2.5 3.5h11M2.5 8h7.5M2.5 12.5h4.5"/>')
+
     @property
     def written(self) -> dict[str, Location]:
         return {self.as_: ("top", "as")}
 
     def parts(self) -> Iterator[Part]:
         yield Part(path_expression(self.by), ("top", "by"))
-        yield from attribute_parts(self.attributes, ("top", "attributes"), self.as_)
+        yield from self.attribute_parts(self.attributes, self.as_)
 
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         yield self.as_, f"{self.limit} of {' and '.join(sources)} by {self.by}"
+
+    def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
+        return {self.as_: Result("L", "makes it a list")}
 
     @property
     def queries(self) -> int:
@@ -74,14 +82,12 @@ class Top(Model, Action):
 _FIRST = {"desc": "greatest", "asc": "least"}
 
 
-class Latest(Model, Action):
+class Latest(Model, LedgerAction):
     """Attributes of the one source item with the greatest `by`, as plain attributes of the target item."""
 
-    kind: ClassVar[str] = "latest"
-    colours: ClassVar[tuple[str, str]] = ("#9a5800", "#f2b45c")
-    icon: ClassVar[str] = '<circle cx="8" cy="8" r="5.75"/><path d="M8 4.5V8l2.5 1.75"/>'
-    combines: ClassVar[bool] = True
-    in_ledger: ClassVar[bool] = True
+    kind: ClassVar[Kind] = "latest"
+    aliases: ClassVar[tuple[str, ...]] = ("last", "newest", "recent")
+    keeps_expired: ClassVar[bool] = False
 
     into: str = Field(description="The entity whose items receive the attributes.")
     by: PathText = Field(description="The path of the value that orders the source items.")
@@ -90,9 +96,13 @@ class Latest(Model, Action):
         description="The attributes to set: a list, or a mapping from name to path, expression or template."
     )
 
+    @staticmethod
+    def picture() -> Picture:
+        return Picture("#9a5800", "#f2b45c", '<circle cx="8" cy="8" r="5.75"/><path d="M8 4.5V8l2.5 1.75"/>')
+
     @property
     def written(self) -> dict[str, Location]:
-        return places(self.attributes, "latest", "attributes")
+        return self.places(self.attributes, "attributes")
 
     @property
     def carried(self) -> Mapping[str, AttributeSource]:
@@ -100,12 +110,15 @@ class Latest(Model, Action):
 
     def parts(self) -> Iterator[Part]:
         yield Part(path_expression(self.by), ("latest", "by"))
-        yield from attribute_parts(self.attributes, ("latest", "attributes"))
+        yield from self.attribute_parts(self.attributes)
 
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         for name, attribute in self.attributes.items():
             made = " or ".join(source_words(attribute, source) for source in sources)
             yield name, f"{made}, latest by {self.by}"
+
+    def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
+        return {name: result_of(source) for name, source in self.attributes.items()}
 
     @property
     def queries(self) -> int:
