@@ -35,7 +35,6 @@ def _by_kind(*actions: type[Action]) -> Mapping[str, type[Action]]:
 
 
 ACTIONS = _by_kind(Copy, Aggregate, Top, Latest, Rank, Index, Compute, Embed)
-KINDS: tuple[str, ...] = tuple(ACTIONS)
 
 
 class Projection(AnyProjection):

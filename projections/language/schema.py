@@ -8,7 +8,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from projections.language.measures import FUNCTIONS, MOST_DIGITS, PICKED, ROUNDED, SHORT_FORMS, TYPED
-from projections.language.models import KINDS, Rules
+from projections.language.models import ACTIONS, Rules
 
 _SCALAR = {"type": ["string", "number", "boolean", "null"]}
 _COMPARISON = {"enum": ["=", "<", "<=", ">", ">="]}
@@ -214,7 +214,9 @@ def json_schema() -> dict[str, Any]:
         "Pattern": _PATTERN,
     }
     del definitions["Index"]["title"]  # it is a list
-    definitions["Projection"]["oneOf"] = [{"required": [kind]} for kind in KINDS]
+    definitions["Projection"]["oneOf"] = [{"required": [kind]} for kind in ACTIONS]
+    for kind, action in ACTIONS.items():
+        definitions["Projection"]["properties"][kind]["description"] = definitions[action.__name__]["description"]
     schema.pop("required")  # a file may have any of the parts: others include it
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

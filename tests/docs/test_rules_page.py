@@ -14,7 +14,7 @@ from rules_reference_page import MARKED
 import projections
 from projections.language.findings.kinds import CODES
 from projections.language.measures import FUNCTIONS
-from projections.language.models import KINDS, Projection
+from projections.language.models import ACTIONS, Projection
 from projections.language.patterns import Pattern
 from projections.language.pipes import PIPES
 from projections.language.schema import json_schema
@@ -128,7 +128,7 @@ def test_every_mapping_of_a_rule_file_has_its_list_of_keys() -> None:
     assert set(MARKED.findall(REFERENCE)) == mappings | {"Rules"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ACTIONS)
 def test_every_option_of_a_kind_is_in_an_example(kind: str) -> None:
     rules = [rule for _, rule in used() if kind in rule]
     assert rules

@@ -299,4 +299,4 @@ def test_files_that_cannot_be_written_are_errors(tmp_path: Path, capsys: pytest.
 def test_every_kind_of_rule_has_a_colour_on_the_page() -> None:
     style = page(graph_of(load(ROOT / "projections/rules/social.yaml"), ""))
     for kind, action in ACTIONS.items():
-        assert f".k-{kind} {{ --kind: light-dark({action.colours[0]}, #" in style
+        assert f".k-{kind} {{ --kind: light-dark({action.picture().light}, #" in style

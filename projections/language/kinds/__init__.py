@@ -2,7 +2,7 @@
 
 Each kind is a module of this package: its model, with all facts about it. What some part of the program asks of rules is a
 method of `Action`. It is abstract, unless most kinds have the same answer: so the type checker reports a kind that lacks one
-(`KINDS` in `models`). `rules` has the compiled forms.
+(`ACTIONS` in `models`). `rules` has the compiled forms.
 """
 
 from __future__ import annotations
@@ -564,7 +564,7 @@ class AnyProjection(Model):
 
     @property
     def kind(self) -> Kind:
-        """Which of `KINDS` the rule is."""
+        """Which of `Kind` the rule is."""
         return self.action.kind
 
     @property

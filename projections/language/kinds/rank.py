@@ -27,10 +27,7 @@ from projections.language.syntax import Location, Mistake
 
 
 class Rank(Model, LedgerAction):
-    """Counters over the digits of scores, kept in the ledger: they give the rank of a score in few reads.
-
-    The rule writes nothing to the application's tables.
-    """
+    """Counters over the digits of scores, kept in the ledger: they give the rank of a score in few reads."""
 
     kind: ClassVar[Kind] = "rank"
     aliases: ClassVar[tuple[str, ...]] = ("leaderboard", "ranking", "scores")
