@@ -17,7 +17,7 @@ from projections.language.arithmetic import Expression
 from projections.language.entity import Entity
 from projections.language.keys import ItemKey, Value, key_text
 from projections.language.measures import TYPED, Measure
-from projections.language.models import Aggregate, Compute, Copy, Embed, Index, Latest, Projection, Rank, Top
+from projections.language.models import Aggregate, Copy, Embed, Latest, Projection, Rank, Top
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import (
     Affix,
@@ -103,9 +103,6 @@ class Pools:
         for template in rule.bind.values():
             self._template(source, variable, template)
         match action := rule.action:
-            case Index() | Compute():
-                for part in action.parts():
-                    self._part(source, variable, part.value)
             case Copy():
                 for value in (*action.templates.values(), *action.carried.values()):
                     self._part(source, variable, value)
@@ -127,7 +124,8 @@ class Pools:
                 for value in action.attributes.values():
                     self._part(source, variable, value)
             case _:
-                assert_never(action)
+                for part in action.parts():
+                    self._part(source, variable, part.value)
         if action.makes_key:
             for pattern in self._program.entities[rule.into].patterns:
                 for name in pattern.names:
