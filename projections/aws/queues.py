@@ -70,19 +70,6 @@ class Message:
     receipt: str
 
 
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """The approximate number of messages in a queue: waiting, received and delayed ones."""
-
-    waiting: int
-    received: int
-    delayed: int
-
-    @property
-    def total(self) -> int:
-        return self.waiting + self.received + self.delayed
-
-
 class Queue:
     """A queue by its URL. Delivery is at least once: after a failure, messages may be sent again.
 
@@ -152,10 +139,11 @@ class Queue:
             waiting = [{**entry, "VisibilityTimeout": 0} for entry in entries]
             self._ask(self._client.change_message_visibility_batch, Entries=waiting)
 
-    def depth(self) -> Depth:
+    def depth(self) -> int:
+        """Return the approximate number of messages in the queue: waiting, received and delayed ones."""
         names = [f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed")]
         answer: Mapping[str, Any] = self._ask(self._client.get_queue_attributes, AttributeNames=names)
-        return Depth(*(int(answer.get("Attributes", {}).get(name, 0)) for name in names))
+        return sum(int(answer.get("Attributes", {}).get(name, 0)) for name in names)
 
     @staticmethod
     def _entries(messages: Sequence[Message]) -> Iterator[list[dict[str, Any]]]:

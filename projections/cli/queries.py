@@ -294,7 +294,7 @@ def print_patterns(
     for pattern in patterns:
         if verbose or pattern.plan.verdict in ("filtered", "incomplete", "none"):
             _print_details(out, pattern, verbose=verbose)
-    if sum(pattern.offer is not None for pattern in patterns) > 1:
+    if sum(pattern.proposal is not None for pattern in patterns) > 1:
         out.print(markup("Each addition is computed for the current rules, and can answer several queries."))
         out.print(markup("Add one, then run the command again."))
     good = sum(pattern.answered for pattern in patterns)
@@ -345,14 +345,12 @@ def _print_details(out: Console, pattern: AccessPattern, *, verbose: bool) -> No
             out.print(markup("  [dim]{}[/]", "GetItem" if read.get else "Query"))
             for line in json.dumps(pattern.document()["requests"][pattern.reads.index(read)], indent=2).split("\n"):
                 out.print(markup("  [dim]{}[/]", line))
-    if pattern.offer:
-        out.print(markup("  [green]→[/] {}:", pattern.offer.proposal.sentence))
-        for line in pattern.offer.proposal.text.rstrip("\n").split("\n"):
+    if pattern.proposal:
+        out.print(markup("  [green]→[/] {}:", pattern.proposal.sentence))
+        for line in pattern.proposal.text.rstrip("\n").split("\n"):
             out.print(markup("    {}", line))
-        if pattern.offer.cost:
-            out.print(markup("  [dim]{}[/]", pattern.offer.cost))
-        if pattern.offer.proposal.unused:
-            out.print(markup("  [dim]{}[/]", pattern.offer.proposal.unused))
+        if pattern.proposal.unused:
+            out.print(markup("  [dim]{}[/]", pattern.proposal.unused))
     out.print()
 
 

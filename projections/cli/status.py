@@ -225,7 +225,7 @@ def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, p
     ):
 
         def depth(url: str, subject: str = subject, words: tuple[str, str, str] = words) -> Finding:
-            return health.queue(subject, there.queue(url).depth().total, *words)
+            return health.queue(subject, there.queue(url).depth(), *words)
 
         finding = _ask(subject, url, depth)
         yield _quarantine(there, finding, live, url if peek else None) if subject == "quarantine" else finding

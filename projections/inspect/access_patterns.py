@@ -4,13 +4,12 @@ for each rule of the kind `rank`, what it answers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from projections.access.placeholders import placeholder_reads
 from projections.access.query_reads import Read
-from projections.inspect.cost.change_costs import WriteCost, write_cost
 from projections.language.access.additions import looks_like_time
 from projections.language.access.plan import Plan, Query, Verdict
 from projections.language.access.planner import plan
@@ -33,17 +32,6 @@ UNANSWERED = ("incomplete", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A proposal, and the write units before and after it.
-
-    `cost` is None if the proposal changes no rules.
-    """
-
-    proposal: Proposal
-    cost: WriteCost | None
-
-
-@dataclass(frozen=True, slots=True)
 class AccessPattern:
     """A query with its plan, and what is offered to answer it exactly, if anything is known.
 
@@ -53,12 +41,7 @@ class AccessPattern:
     query: Query
     plan: Plan
     reads: tuple[Read, ...]
-    offer: Offer | None = None
-
-    @property
-    def proposal(self) -> Proposal | None:
-        """The addition that is offered."""
-        return None if self.offer is None else self.offer.proposal
+    proposal: Proposal | None = None
 
     @property
     def answered(self) -> bool:
@@ -86,8 +69,7 @@ class AccessPattern:
                 read.request(f"{{table {read.table}}}", None if read.get else self.query.limit) for read in self.reads
             ],
             "reason": plan.reason,
-            "proposal": self.offer and self.offer.proposal.text,
-            "writeUnits": self.offer and self.offer.cost and self.offer.cost.document(),
+            "proposal": self.proposal and self.proposal.text,
             "assumes": list(plan.assumes),
             "others": list(plan.others),
             "tests": list(plan.tests),
@@ -100,18 +82,9 @@ def access_patterns(rules: Rules, queries: Mapping[str, Query], only: str | None
     for query in queries.values() if only is None else [queries[only]]:
         planned = plan(rules, query)
         others = [other for name, other in queries.items() if name != query.name]
-        better = offer(rules, query, planned, others)
+        better = proposal(rules, query, planned, others)
         patterns.append(AccessPattern(query, planned, tuple(placeholder_reads(planned)), better))
     return patterns
-
-
-def offer(rules: Rules, query: Query, plan: Plan, others: Collection[Query]) -> Offer | None:
-    """Return what is offered for a query with this plan, as `proposal` has it."""
-    better = proposal(rules, query, plan, others)
-    if better is None:
-        return None
-    same = better.rules is rules
-    return Offer(better, None if same else write_cost(rules, better.rules, query.entities[0]))
 
 
 @dataclass(frozen=True, slots=True)

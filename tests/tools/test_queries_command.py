@@ -50,7 +50,6 @@ def test_json_has_requests_as_parameters_of_boto3_with_placeholders(run: Any, as
         "requests": [{"TableName": "{table main}", "Key": {"PK": {"S": "USER#{userId}"}, "SK": {"S": "PROFILE"}}}],
         "reason": "",
         "proposal": None,
-        "writeUnits": None,
         "assumes": [],
         "others": [],
         "tests": [],

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from projections.engine.transactions import MOST_ACTIONS
 from projections.language.access.paths import key_variables
 from projections.language.contribution import ENTRY_BYTES, MEMBER_BYTES
 from projections.language.embeds import MOST_REFERENCES
-from projections.language.facts import creators, indexes_fed, paths_read
+from projections.language.facts import indexes_fed, paths_read
 from projections.language.kinds import EVERY
 from projections.language.models import Projection, Rules
 from projections.language.program import Program
@@ -297,74 +297,6 @@ def fixed_targets(model: Rules, rule: Projection) -> int | None:
 def _calls(number: float, size: int) -> float:
     """Return the calls for a number of items, of which one call takes `size`; a fraction of an item is rare."""
     return ceil(number / size) if number > 1 else number
-
-
-# What an application's own write costs
-
-
-class Change(NamedTuple):
-    """Write units of one change: `own` of the application's write with its index entries, `rules` of what follows it."""
-
-    own: float
-    rules: float
-
-    @property
-    def total(self) -> float:
-        return self.own + self.rules
-
-
-@dataclass(frozen=True, slots=True)
-class WriteCost:
-    """Write units of a new item of `entity`, and of an edit of all its attributes, before and after rules change.
-
-    If only rules write the items of a query, `entity` is the application's entity that they make them of.
-    """
-
-    entity: str
-    put: tuple[Change, Change]
-    edit: tuple[Change, Change]
-
-    def document(self) -> dict[str, Any]:
-        """Return the JSON: [before, after] of a new item and of an edit."""
-        return {
-            "of": self.entity,
-            "put": [change.total for change in self.put],
-            "edit": [change.total for change in self.edit],
-        }
-
-    def __str__(self) -> str:
-        put, edit = (f"{old.total:g} → {new.total:g}" for old, new in (self.put, self.edit))
-        return f"write units of a new {self.entity}: {put}; of an edit of all its attributes: {edit}"
-
-
-def write_cost(before: Rules, after: Rules, entity: str) -> WriteCost:
-    """Return what a change of an entity costs under two versions of the rules."""
-    made = creators(before)
-    seen = {entity}
-    while entity in made and before.projections[made[entity]].source not in seen:
-        entity = before.projections[made[entity]].source
-        seen.add(entity)
-    put, edit = Flow(entity), Flow(entity, frozenset({EVERY}))
-    return WriteCost(
-        entity,
-        (change_of(before, put), change_of(after, put)),
-        (change_of(before, edit), change_of(after, edit)),
-    )
-
-
-def change_of(model: Rules, flow: Flow) -> Change:
-    """Return what one change costs."""
-    cost = BatchCost(model)
-    cost.add({flow: 1})
-    fed = {name for rule in model.projections.values() if rule.into == flow.entity for name in rule.action.written}
-    entity = model.entities[flow.entity]
-    table, own = model.tables[entity.table], 1
-    for name, keys in table.indexes.items():
-        if keys.names & (entity.index_key.keys() - fed):
-            own += 1 if flow.edited is None else 2
-        elif flow.edited is not None and name in index_units(model, flow.entity, frozenset({EVERY})):
-            own += keys.projection != "keys_only"
-    return Change(float(own), cost.total.write_units)
 
 
 # The most that one write of an item can cost

@@ -170,7 +170,6 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
         guard.by,
         guard.at,
         group.at,
-        guard.n,
         n,
         problem=_problem(drifts),
     )

@@ -81,7 +81,6 @@ class Derived:
     by: str = ""
     at: str = ""
     known: str = ""
-    shown_count: int | None = None
     contributions: int | None = None
     sources: tuple[tuple[str, str], ...] = ()
     more: str = ""
@@ -160,12 +159,11 @@ class ItemExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The guard on an item: encoded source or parent, version, number of contributions."""
+    """The guard on an item: encoded source or parent, and version."""
 
     there: bool = False
     by: str = ""
     at: str = ""
-    n: int | None = None
 
     @property
     def sources(self) -> list[ItemKey]:
@@ -227,8 +225,7 @@ class Readings:
         held = ((self.image if image is None else image) or {}).get(self.program.guard(rule.name))
         if held is None:
             return Guard()
-        n = held["M"].get("n", {}).get("N") if "M" in held else None
-        return Guard(True, by_of(held), at_of(held), int(n) if n is not None else None)
+        return Guard(True, by_of(held), at_of(held))
 
 
 def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], ...]) -> Source | None:
