@@ -88,7 +88,7 @@ def powertools(dynamodb: Any, table: str = TABLE, counters: Counters = like_coun
     layer = DynamoDBPersistenceLayer(table_name=IDEMPOTENCY, boto3_client=dynamodb)
     batches = BatchProcessor(event_type=EventType.DynamoDBStreams)
 
-    @idempotent_function(data_keyword_argument="event_id", persistence_store=layer, config=IdempotencyConfig())
+    @idempotent_function(data_keyword_argument="event_id", persistence_store=layer, config=IdempotencyConfig())  # type: ignore[untyped-decorator]
     def count(event_id: str, adds: list[dict[str, Any]]) -> bool:
         for add in adds:
             dynamodb.update_item(**add)

@@ -59,7 +59,7 @@ def _stubbed(dynamodb: Any, item: Mapping[str, Any] | None = None) -> Any:
 
     def answer(request: Any, **_: Any) -> AWSResponse:
         operation = request.headers["X-Amz-Target"].decode().rpartition(".")[2]
-        headers = {"x-amzn-requestid": "0", "content-type": "application/x-amz-json-1.0"}
+        headers: Any = {"x-amzn-requestid": "0", "content-type": "application/x-amz-json-1.0"}
         body = bodies.get(operation, b"{}")
         if operation == "BatchExecuteStatement":
             body = _statements(request.body.count(b'{"Statement":'))

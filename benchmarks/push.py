@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import boto3
@@ -212,8 +212,10 @@ class Pushes:
 
         def keep(request: AWSPreparedRequest, **_: Any) -> AWSResponse:
             made.append(request)
-            done = json.dumps({"Responses": [{} for _ in json.loads(request.body)["Statements"]]})
-            return AWSResponse(request.url, 200, {}, HTTPResponse(BytesIO(done.encode()), preload_content=False))
+            done = json.dumps({"Responses": [{} for _ in json.loads(cast(bytes, request.body))["Statements"]]})
+            return AWSResponse(
+                request.url, 200, cast(Any, {}), HTTPResponse(BytesIO(done.encode()), preload_content=False)
+            )
 
         event = "before-send.dynamodb.BatchExecuteStatement"
         self._dynamodb.meta.events.register(event, keep, unique_id="keep")
@@ -231,7 +233,7 @@ class Pushes:
             headers = {
                 name: each.decode() if isinstance(each, bytes) else each for name, each in request.headers.items()
             }
-            connection.request("POST", "/", request.body, headers)
+            connection.request("POST", "/", cast(bytes, request.body), headers)
             answers = json.loads(connection.getresponse().read())["Responses"]
             assert not any("Error" in answer for answer in answers), answers
             done += len(answers)

@@ -63,7 +63,7 @@ projections:
   balances: {{from: Score, rank: {{into: Board, by: balance, digits: {DIGITS}, decimals: 2}}}}
   laps: {{from: Score, rank: {{into: Board, by: lap, digits: {DIGITS}, decimals: 3, order: asc}}}}
 """
-MOST = 10**DIGITS - 1
+MOST: int = 10**DIGITS - 1
 LEVELS = DIGITS // 2
 BATCH = 1000
 _ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/main/stream/2026-01-01T00:00:00.000"
@@ -210,9 +210,9 @@ class Boards:
 
     def __post_init__(self) -> None:
         self.program = Program.from_document(loads(RULES).document())
-        Registry(self.program, self.store).read_or_create()  # type: ignore[arg-type]
+        Registry(self.program, self.store).read_or_create()
         run = {"run": self.run} if self.run is not None else {}
-        self._processor = Processor(self.program, self.store, tables={"main": "main"}, **run)  # type: ignore[arg-type]
+        self._processor = Processor(self.program, self.store, tables={"main": "main"}, **run)
         self._number = self._checks = 0
         self._removed: list[int] = []
         self._records: list[dict[str, Any]] = []
@@ -337,7 +337,7 @@ class Boards:
         self._checks += 1
 
     def _ranking(self, board: Board) -> Ranking:
-        return ranking_of(self.program, self.store, board.rule, {"board": board.name})  # type: ignore[arg-type]
+        return ranking_of(self.program, self.store, board.rule, {"board": board.name})
 
     def _check_rank(self, ranking: Ranking, board: Board, scores: Sequence[int], score: int) -> None:
         low, high = bisect_left(scores, score), bisect_right(scores, score)

@@ -86,7 +86,7 @@ class _Place:
             self._function = lambda event: handler.handle(event, lambda: 900.0)
         reader = StreamReader(client("dynamodbstreams", endpoint), arn)
         self._size = size
-        self._followed = Followed(reader, latest=False, batch_size=size, on_failure=_discarded)
+        self._followed = Followed(reader, latest=False, on_failure=_discarded)
         self._followed.discover()
         self.delivered = 0
         while self.step():
@@ -101,7 +101,7 @@ class _Place:
         """Polls, unless a batch is there already, and delivers one; whether there was any."""
         if self._followed.waiting < self._size:
             self._followed.poll()
-        batch = self._followed.next_batch()
+        batch = self._followed.next_batch(self._size)
         if batch is None:
             return False
         self._followed.finish(batch, self._function(batch.event()))
