@@ -268,7 +268,6 @@ _WHERE = "targets have other keys"
 _WHAT = "the values change"
 _ORDER = "the order changes"
 _LISTED = "children get another list or map"
-_READ = "keys are parsed and rendered differently"
 _REASONS: Mapping[str, str] = {
     "kind": "its kind changes",
     "from": _WHICH,
@@ -293,8 +292,11 @@ _REASONS: Mapping[str, str] = {
     "id": _LISTED,
     "missing": _LISTED,
     "on_delete": "children of deleted parents keep or lose embedded attributes",
-    "key": _READ,
-    "separator": _READ,
+}
+_SHARED_REASONS: Mapping[str, str] = {
+    "key": "keys are parsed and rendered differently",
+    "separator": "keys are parsed and rendered differently",
+    "match": "items are recognised differently",
     "table": "its items are in another table",
     "derived": "rules create and delete these items, or no longer",
 }
@@ -321,6 +323,4 @@ def _reason(part: Part) -> str | None:
         return _ONCE if part.after else _NOT_ONCE
     if name.startswith("index"):
         return _WHAT
-    if field == "match" and name != "match":
-        return "items are recognised differently"
-    return _REASONS.get(name) or _REASONS.get(field)
+    return _SHARED_REASONS.get(field) if part.shared else _REASONS.get(name)

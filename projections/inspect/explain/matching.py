@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from projections.errors import BadInput
 from projections.language.entity import Entity, Item, Resolve, values_to_recognise
 from projections.language.keys import Image, ItemKey, Value
-from projections.language.kinds import Action
+from projections.language.kinds import AnyProjection
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import Test
 from projections.language.program import Program
@@ -85,29 +85,28 @@ def _words(program: Program, rule: Rule, place: Place, resolve: Resolve) -> Iter
         case ("each",) if typed.each is not None:
             value = resolve(typed.each.path)
             yield f"each: {typed.each.path} {'is absent' if value is None else 'has no element to count'}"
-        case ("bind",):
-            for variable, template in typed.bind.items():
-                yield from _needs(f"{variable} of the target's key", [template], resolve)
         case ("into",):
             names = [name for pattern in rule.into.patterns for name in pattern.names]
-            yield from _lacks(f"the key of {rule.into.name}", names, resolve)
+            if missing := _missing(names, resolve):
+                yield f"the key of {rule.into.name} needs {' and '.join(missing)}, which the item lacks"
         case ("set", name):
             yield f"{name} is absent: no case applies"
         case _:
-            yield from _unmade(typed.action, place, resolve)
+            yield from _unmade(typed, place, resolve)
 
 
-def _unmade(action: Action, place: Place, resolve: Resolve) -> Iterator[str]:
-    """Yield why a part of an action has no value."""
+def _unmade(rule: AnyProjection, place: Place, resolve: Resolve) -> Iterator[str]:
+    """Yield why `bind`, or a part of the action, has no value."""
     match place:
         case (int(number), *_):
-            label = f"case {number + 1}: " if len(action.cases) > 1 else ""
+            label = f"case {number + 1}: " if len(rule.action.cases) > 1 else ""
         case ("set", str(attribute), *_):
             label = f"{attribute} is absent: "
         case (name, *_):
             label = f"{name}: "
+    begin = rule.place("bind") if place == ("bind",) else (rule.kind, *place)
     fields: list[Field] = []
-    for value in (part.value for part in action.parts() if part.place[1 : len(place) + 1] == place):
+    for value in (part.value for part in rule.parts() if part.place[: len(begin)] == begin):
         try:
             if isinstance(value, Pattern):
                 yield from _where(value, resolve, f"{label}where: ")
@@ -119,10 +118,6 @@ def _unmade(action: Action, place: Place, resolve: Resolve) -> Iterator[str]:
         fields += value.fields if isinstance(value, Template) else [Field(value.text, expression=value)]
     if lacking := _lacking(fields, resolve):
         yield label + lacking
-
-
-def _fields(templates: Iterable[Template]) -> list[Field]:
-    return [field for template in templates for field in template.fields]
 
 
 def _lacking(fields: Sequence[Field], resolve: Resolve) -> str:
@@ -152,20 +147,6 @@ def _has_none(field: Field, resolve: Resolve) -> bool:
         return field.expression is not None and field.expression.compile_value()(resolve) is None
     except BadInput:
         return False
-
-
-def _needs(what: str, templates: Sequence[Template], resolve: Resolve) -> Iterator[str]:
-    """Yield why templates have no value."""
-    fields = _fields(templates)
-    if missing := list(dict.fromkeys(name for field in fields for name in _absent(field, resolve))):
-        yield f"{what} needs {' and '.join(missing)}, which the item lacks"
-    for term in dict.fromkeys(_without_value(fields, resolve)):
-        yield f"{what} needs {term}, which divides by zero"
-
-
-def _lacks(what: str, names: Iterable[str], resolve: Resolve) -> Iterator[str]:
-    if missing := _missing(names, resolve):
-        yield f"{what} needs {' and '.join(missing)}, which the item lacks"
 
 
 def _missing(names: Iterable[str], resolve: Resolve) -> list[str]:
