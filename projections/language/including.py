@@ -285,7 +285,7 @@ class Watched:
         settled = stamp is not None and stamp == self._seen and stamp != self._known
         self._seen = stamp
         if settled:
-            self.refresh()
+            self._including = self._read()
             self._known = self._seen = self.stamp()
         return settled
 
@@ -305,10 +305,6 @@ class Watched:
                 including[path] = source
                 paths += _paths(path, source, self._roots)
         return including
-
-    def refresh(self) -> None:
-        """Read which files are included now."""
-        self._including = self._read()
 
     def stamp(self) -> tuple[tuple[str, int, int, int], ...] | None:
         """Return a value that changes if one of the files does. None if one is missing: an editor is replacing it."""

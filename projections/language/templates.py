@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property, lru_cache
@@ -140,12 +140,10 @@ class Template:
         """
         if len(self.fields) == 1 and self.fields[0].plain:
             return frozenset(self.names)
-        elements: list[_Element] = []
-        for part in self.parts:
-            if isinstance(part, str):
-                elements += part
-            else:
-                elements.append(_Run(part.name, not part.plain or part.name not in bare))
+        elements = _elements(
+            part if isinstance(part, str) else _Run(part.name, not part.plain or part.name not in bare)
+            for part in self.parts
+        )
         if _two_readings(elements, separator) is None:
             return frozenset(field.name for field in self.fields if field.plain)
         return frozenset()
@@ -157,8 +155,6 @@ class Template:
             return lambda resolve: constant
         if any(field.expression is not None or field.absent is not None for field in self.fields):
             return self._compile_any()
-        if len(self.fields) == 1:
-            return self._compile_one()
         steps = [(field.name, _writer(self.text, field)) for field in self.fields]
         layout = "".join("%s" if isinstance(part, Field) else part.replace("%", "%%") for part in self.parts)
 
@@ -211,18 +207,6 @@ class Template:
             return None if text is None else {"S": text}
 
         return evaluate
-
-    def _compile_one(self) -> Callable[[Resolver], str | None]:
-        field = self.fields[0]
-        name, write = field.name, _writer(self.text, field)
-        before = self.literal_prefix
-        after = self.parts[-1] if isinstance(self.parts[-1], str) else ""
-
-        def render(resolve: Resolver) -> str | None:
-            value = resolve(name)
-            return None if value is None else before + write(value) + after
-
-        return render
 
     @cached_property
     def _render(self) -> Callable[[Resolver], str | None]:
@@ -475,18 +459,12 @@ class KeyPattern:
     @cached_property
     def elements(self) -> list[_Element]:
         """The characters and runs of the pattern, for the questions below."""
-        elements: list[_Element] = []
-        for part in self.parts:
-            if isinstance(part, str):
-                elements += part
-            else:
-                elements.append(_Run(part.name, part.star))
-        return elements
+        return _elements(part if isinstance(part, str) else _Run(part.name, part.star) for part in self.parts)
 
     @property
     def form(self) -> _Form:
         """Its literal texts, and for each variable whether it has a star: patterns of one form match the same texts."""
-        return tuple(part if isinstance(part, str) else part.star for part in self.parts)
+        return tuple(part if isinstance(part, str) else _Run("", part.star) for part in self.parts)
 
     def _ambiguity(self, text: str, first: Mapping[str, str], second: Mapping[str, str]) -> str:
         ways = [", ".join(f"{name} = {value!r}" for name, value in reading.items()) for reading in (first, second)]
@@ -621,18 +599,12 @@ def _reading(elements: list[_Element], text: str, states: list[int]) -> dict[str
     return variables
 
 
-_Form: TypeAlias = tuple[str | bool, ...]
+_Form: TypeAlias = tuple[str | _Run, ...]
 
 
-def _elements(form: _Form) -> list[_Element]:
-    """Return the characters and runs of a form."""
-    elements: list[_Element] = []
-    for part in form:
-        if isinstance(part, str):
-            elements += part
-        else:
-            elements.append(_Run("", part))
-    return elements
+def _elements(parts: Iterable[str | _Run]) -> list[_Element]:
+    """Return the characters and runs of texts and runs."""
+    return [element for part in parts for element in (part if isinstance(part, str) else (part,))]
 
 
 def overlap(a: KeyPattern, b: KeyPattern) -> str | None:

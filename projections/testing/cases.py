@@ -136,7 +136,6 @@ CASE = {
     "when": "steps, one after the other; the functions run after the last one, and at each `settle`",
     "then": "the items with derived values; all others should be as the application wrote them. `any` accepts all items",
     "partial": "`true`: only the attributes in `then` are compared, and no other items",
-    "rules": "a list of rules: the attributes in `then` and those that these rules write are compared, on all items",
     "gone": "items, or keys such as `[POST#p1, METADATA]`, that should not exist",
     "quarantined": "rejections, each with any of `rule`, `key` and a part of its `reason`; `any` accepts all",
     "asks": "queries, each with the items that it `gives`, in order: `{query: NAME, with: {…}, gives: […]}`",
@@ -169,7 +168,6 @@ class Case:
             gone=dict(_by_table(scenario, self.content.get("gone", ()))),
             quarantined=self.content.get("quarantined", ()),
             partial=self.content.get("partial", False),
-            rules=self.content.get("rules", ()),
         )
         ranks = [line for entry in self.content.get("ranks", ()) for line in rank_differences(scenario, entry)]
         if ranks:
@@ -268,9 +266,6 @@ def _of_case(case: object, path: Location, seen: dict[str, int], extra_names: fr
             yield Mistake((*path, name), "expected a list, or lists by table")
     if type(case.get("partial", False)) is not bool:
         yield Mistake((*path, "partial"), "expected true or false")
-    names = case.get("rules")
-    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-        yield Mistake((*path, "rules"), "expected a list of rules that are compared, such as `[likes]`")
     refused = case.get("quarantined")
     if refused not in (None, "any") and not (isinstance(refused, list) and all(isinstance(r, dict) for r in refused)):
         yield Mistake((*path, "quarantined"), "expected `any`, or a list of mappings with `rule`, `key`, `reason`")

@@ -33,17 +33,15 @@ class Difference:
 class Comparison:
     """Compares items under rules. Numbers are compared by value, sets without order.
 
-    With `partial`, only the attributes that a test names are compared, and no other items. With `rules`, these and the
-    attributes that these rules write are compared, also on other items.
+    With `partial`, only the attributes that a test names are compared, and no other items.
     """
 
-    def __init__(self, program: Program, *, partial: bool = False, rules: Collection[str] = ()) -> None:
+    def __init__(self, program: Program, *, partial: bool = False) -> None:
         self._program = program
         self._origins = origins(program.model)
         self._creators = creators(program.model)
         self._several = len(program.tables) > 1
         self._partial = partial
-        self._rules = frozenset(rules)
 
     def differences(
         self, actual: Items, expected: Items, listed: Mapping[ItemKey, Collection[str]]
@@ -66,14 +64,11 @@ class Comparison:
     ) -> Difference | None:
         actual, expected = self._seen(actual), self._seen(expected)
         entity = self._entity(key, actual if actual is not None else expected or {})
-        in_part = listed is None and (self._rules or self._partial)
-        if expected is None and in_part and self._creators.get(entity) not in self._rules:
+        if expected is None and listed is None and self._partial:
             return None
-        names = tuple(
-            name
-            for name in sorted(changed_attributes(expected, actual))
-            if self._is_compared(entity, name, listed) and name not in self._program.tables[key.table].key_attributes
-        )
+        keys = self._program.tables[key.table].key_attributes
+        changed = [name for name in sorted(changed_attributes(expected, actual)) if name not in keys]
+        names = tuple(name for name in changed if not self._partial or name in (listed or ()))
         if actual is not None and expected is not None and not names:
             return None
         return Difference(key, entity, expected, actual, names, listed is not None)
@@ -102,16 +97,6 @@ class Comparison:
                 for name in difference.compared
             ]
             yield from _diff_lines(rows)
-
-    def _is_compared(self, entity: str, name: str, listed: Collection[str] | None) -> bool:
-        """Return whether an attribute of an item is compared, by the names that a test lists for the item."""
-        if not self._partial and not self._rules:
-            return True
-        if listed is not None and (name in listed or self._partial):
-            return name in listed
-        known = self._origins.get(entity, {})
-        origin = known.get(name, known.get(EVERY))
-        return origin is not None and origin.rule in self._rules
 
     def _seen(self, image: Image | None) -> dict[str, Value] | None:
         if image is None:

@@ -13,7 +13,6 @@ Only pytest is imported at first, so that runs without such tests are not slower
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from projections.language.including import Watched
     from projections.language.ruleset import RuleSet
     from projections.testing.cases import Case, Suite
     from projections.testing.scenario import Scenario
@@ -135,11 +133,18 @@ class CaseItem(pytest.Item):
 # The rules under test
 
 
+_LOADED = pytest.StashKey["dict[tuple[str, str], RuleSet]"]()
+"""The rules that this run has loaded."""
+
+
 def rules_for(config: pytest.Config, own: str | Path | Mapping[str, Any] | None, beside: Path) -> RuleSet:
     """Return the rules of a test: `own`, as a path relative to `beside`, or else the default. Raises ProjectionsError."""
-    if own is not None:
-        return rules_of(own, beside)
-    return rules_of(config.getini("projections_rules") or None, config.rootpath)
+    if own is None:
+        own, beside = config.getini("projections_rules") or None, config.rootpath
+    loaded, place = config.stash.setdefault(_LOADED, {}), (str(beside), repr(own))
+    if place not in loaded:
+        loaded[place] = rules_of(own, beside)
+    return loaded[place]
 
 
 def redeliver_for(config: pytest.Config, own: bool | None) -> bool:
@@ -155,32 +160,11 @@ def rules_of(rules: str | Path | Mapping[str, Any] | None, beside: Path) -> Rule
 
     Raises UsageError if there is no such file, RulesError with every mistake in it.
     """
+    from projections.api import load, loads
+
     if rules is not None and not isinstance(rules, str | Path):
-        return _of_text(json.dumps(rules, default=str))
-    path = _find(rules, beside)
-    return _of_file(path, _watch(path).stamp())
-
-
-@lru_cache
-def _of_text(text: str) -> RuleSet:
-    from projections.api import loads
-
-    return loads(text, "<rules in the test>")
-
-
-@lru_cache
-def _of_file(path: Path, changed: object) -> RuleSet:
-    from projections.api import load
-
-    _watch(path).refresh()
-    return load(path)
-
-
-@lru_cache
-def _watch(path: Path) -> Watched:
-    from projections.language.including import Watched
-
-    return Watched(path)
+        return loads(json.dumps(rules, default=str), "<rules in the test>")
+    return load(_find(rules, beside))
 
 
 def _find(rules: str | Path | None, beside: Path) -> Path:

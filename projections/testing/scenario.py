@@ -11,7 +11,7 @@ from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
 from projections.language.keys import decode_key
 from projections.language.program import Program
-from projections.language.ruleset import RuleSet, selected
+from projections.language.ruleset import RuleSet
 from projections.language.values import python_item
 from projections.local.items import key_of, wire_item
 from projections.local.steps import Application, Item, Key, step_mistakes
@@ -193,13 +193,10 @@ class Scenario:
         quarantined: Iterable[Rejection] | Literal["any"] = (),
         table: str | None = None,
         partial: bool = False,
-        rules: Iterable[str] = (),
     ) -> None:
         """Assert that the tables hold exactly these items, none of `gone`, and otherwise what the application wrote.
 
-        With `partial`, only the attributes of `items` are compared, and no other items. With `rules`, also the attributes
-        that these rules write, on all items, and what these rules rejected; `rules` has names, `tag:x` and others as in
-        --select.
+        With `partial`, only the attributes of `items` are compared, and no other items.
 
         `quarantined` lists the expected rejections, each with any of `rule`, `key` and a part of its `reason`; "any" accepts
         all. With several tables, `table` is that of `items` and `gone`; use `then_all` for items of more than one.
@@ -207,7 +204,7 @@ class Scenario:
         >>> _ = projections.given({"PK": "POST#p1", "SK": "METADATA", "title": "Notes"}, {"PK": "POST#p1", "SK": "LIKE#ann"})
         >>> projections.then({"PK": "POST#p1", "SK": "METADATA", "title": "Notes", "likeCount": 1, "stars": 0})
         >>> projections.then({"PK": "POST#p1", "SK": "METADATA", "likeCount": 1}, partial=True)
-        >>> projections.then({"PK": "POST#p1", "SK": "METADATA", "likeCount": 2}, rules=["likes"])
+        >>> projections.then({"PK": "POST#p1", "SK": "METADATA", "likeCount": 2}, partial=True)
         Traceback (most recent call last):
         AssertionError:
         Differences: - expected, + found
@@ -217,7 +214,7 @@ class Scenario:
         """
         __tracebackhide__ = True
         name = self._application.table(table, "then") if items or gone else next(iter(self.program.tables))
-        self.then_all({name: items}, gone={name: gone}, quarantined=quarantined, partial=partial, rules=rules)
+        self.then_all({name: items}, gone={name: gone}, quarantined=quarantined, partial=partial)
 
     def then_all(
         self,
@@ -226,7 +223,6 @@ class Scenario:
         gone: Mapping[str, Iterable[Key]] | None = None,
         quarantined: Iterable[Rejection] | Literal["any"] = (),
         partial: bool = False,
-        rules: Iterable[str] = (),
     ) -> None:
         """Assert what the tables hold, with items and keys by table. None for `items` only compares rejections.
 
@@ -235,7 +231,7 @@ class Scenario:
         """
         __tracebackhide__ = True
         self.settle()
-        comparison = Comparison(self.program, partial=partial, rules=selected(self.program.model, rules))
+        comparison = Comparison(self.program, partial=partial)
         differences: list[Difference] = []
         if items is not None:
             expected, listed, actual = self._compare(items, gone or {})
@@ -243,7 +239,7 @@ class Scenario:
         problems = [LEGEND] if differences else []
         problems += [line for difference in differences for line in comparison.lines(difference)]
         if quarantined != "any":
-            problems += self._rejections(list(quarantined), rules)
+            problems += self._rejections(list(quarantined))
         if problems:
             raise AssertionError("\n" + "\n".join([*problems, *self._unrecognised_words()]))
 
@@ -304,15 +300,14 @@ class Scenario:
         key = decode_key(text)
         return python_item(self.program.tables[key.table].wire(key))
 
-    def _rejections(self, wanted: Sequence[Rejection], rules: Iterable[str]) -> Iterator[str]:
-        """Yield the rejections (by `rules`, if any are given) that were not expected, and expected ones that are absent."""
-        names = selected(self.program.model, rules)
+    def _rejections(self, wanted: Sequence[Rejection]) -> Iterator[str]:
+        """Yield the rejections that were not expected, and expected ones that are absent."""
         met = set[int]()
         unexpected: list[Rejected] = []
         for rejection in self._local.rejected.values():
             fitting = [number for number, expected in enumerate(wanted) if self._fits(rejection, expected)]
             met.update(fitting)
-            if not fitting and (not names or rejection.rule is None or rejection.rule in names):
+            if not fitting:
                 unexpected.append(rejection)
         for rejection in unexpected:
             where = self._application.name(decode_key(rejection.key)) if rejection.key else "a record"

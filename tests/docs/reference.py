@@ -283,8 +283,9 @@ cases:
   - about: stars that are not a number are rejected, and the like counts
     given: [{ PK: "POST#p1", SK: METADATA }]
     when: [{ put: { PK: "POST#p1", SK: "LIKE#bob", stars: five } }]
-    rules: [likes]
+    partial: true
     then: [{ PK: "POST#p1", SK: METADATA, likeCount: 1 }]
+    quarantined: [{ rule: stars }]
 ```
 
 With several tables, `given`, `then` and `gone` are mappings from tables to lists. Sets are `{ SS: [a, b] }` and `{ NS:

@@ -16,7 +16,6 @@ from projections.language import loader
 from projections.language.including import Watched
 from projections.language.review import review
 from projections.language.schema import json_schema
-from projections.testing.plugin import rules_of
 
 RULES = """\
 table: {key: [PK, SK], indexes: {GSI1: [GSI1PK]}}
@@ -243,13 +242,6 @@ def test_change_of_an_included_file_is_noticed(tmp_path: Path) -> None:
         assert [file.has_changed(), file.has_changed()] == [False, False]
         change()
         assert [file.has_changed(), file.has_changed(), file.has_changed()] == [False, True, False]
-
-
-def test_rules_of_a_test_are_read_again_after_a_change_of_an_included_file(tmp_path: Path) -> None:
-    written(tmp_path)
-    assert rules_of(None, tmp_path).names == ("orders",)
-    (tmp_path / "orders" / "b.yaml").write_text(PARTS["orders/b.yaml"].replace("orders:", "count:"))
-    assert rules_of(None, tmp_path).names == ("count",)
 
 
 def test_package_has_the_rules_of_all_files(tmp_path: Path) -> None:

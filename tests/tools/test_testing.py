@@ -413,25 +413,7 @@ def test_partial_compares_the_attributes_that_are_named_and_no_other_items(scena
         scenario.then({"PK": "POST#2", "SK": "METADATA"}, partial=True)
 
 
-def test_rules_compares_what_these_rules_write_on_all_items(scenario: Scenario) -> None:
-    scenario.given({"PK": "USER#a", "SK": "POST#1", "title": "T", "at": "yesterday"})
-    meta = {"PK": "POST#1", "SK": "METADATA"}
-    scenario.then({**meta, "likeCount": 0}, rules=["likes"])
-    scenario.then({**meta, "title": "T"}, rules=["byId"])
-    with pytest.raises(AssertionError, match=r"\+ likeCount: 0"):
-        scenario.then({**meta, "title": "T"}, rules=["likes"])
-    with pytest.raises(AssertionError, match=r"- title: \"U\""):
-        scenario.then({**meta, "likeCount": 0, "title": "U"}, rules=["likes"])
-    with pytest.raises(AssertionError, match="exists, created by rule byId"):
-        scenario.then(rules=["byId"])
-    with pytest.raises(AssertionError, match="rule months rejected"):
-        scenario.then(rules=["months"])
-    scenario.then({**meta, "title": "T"}, rules=["byId,likes"], partial=True)
-    with pytest.raises(UsageError, match="like"):
-        scenario.then(rules=["like"])
-
-
-def test_cases_may_be_partial_and_name_rules(run: Run) -> None:
+def test_cases_may_be_partial(run: Run) -> None:
     result = run(
         a_cases=f"""
 cases:
@@ -439,17 +421,16 @@ cases:
     when: [{{put: {POST}}}]
     partial: true
     then: [{{PK: "POST#1", SK: METADATA, likeCount: 0}}]
-  - about: of one rule
+  - about: of another value
     when: [{{put: {POST}}}]
-    rules: [likes]
+    partial: true
     then: [{{PK: "POST#1", SK: METADATA, likeCount: 1}}]
 """
     )
     result.assert_outcomes(passed=1, failed=1)
     assert "- likeCount: 1\n  + likeCount: 0    rule likes: count of Like" in told(result)
-    result = run(a_cases="cases: [{about: x, partial: 1, rules: likes}]")
+    result = run(a_cases="cases: [{about: x, partial: 1}]")
     assert "cases[0].partial: expected true or false" in told(result)
-    assert "cases[0].rules: expected a list of rules that are compared, such as `[likes]`" in told(result)
 
 
 def test_a_push_of_more_than_a_page_is_finished_by_the_worker(scenario: Scenario) -> None:

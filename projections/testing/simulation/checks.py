@@ -25,7 +25,7 @@ from projections.language.ranks import RankRule, range_of
 from projections.language.rules import ItemRule, Rule
 from projections.language.values import plain, same
 from projections.stores.memory import MemoryStore
-from projections.testing.oracle import Difference, Oracle
+from projections.testing.oracle import Difference, Expected, Oracle
 from projections.testing.simulation import ledger_checks
 from projections.testing.simulation.trace import image_text
 
@@ -90,9 +90,13 @@ class Checks:
 
     def problems(self, ended: Ended) -> list[str]:
         """Return a description of everything that is wrong."""
+        items: dict[str, list[Image]] = {name: [] for name in self._program.tables}
+        for key, image in ended.items.items():
+            items[key.table].append(image)
+        expected = self._oracle.expect(items, self._settled_items(ended), ended.genuine)
         return [
-            *self._items(ended),
-            *self._ranks(ended),
+            *self._items(ended, items, expected),
+            *self._ranks(ended, expected),
             *self._kept_values(ended),
             *ledger_checks.problems(self._program, ended.items, ended.ledger, ended.genuine, ended.unsettled),
             *self._rejections(ended),
@@ -189,12 +193,7 @@ class Checks:
 
     # Items
 
-    def _items(self, ended: Ended) -> Iterator[str]:
-        program = self._program
-        items: dict[str, list[Image]] = {name: [] for name in program.tables}
-        for key, image in ended.items.items():
-            items[key.table].append(image)
-        expected = self._oracle.expect(items, self._settled_items(ended), ended.genuine)
+    def _items(self, ended: Ended, items: Mapping[str, list[Image]], expected: Expected) -> Iterator[str]:
         reported = {bad.rule for bad in (*ended.rejected, *ended.refused) if bad.reason.startswith(OCCUPIED)}
         for key, rule in sorted(expected.occupied):
             if rule not in reported:
@@ -273,16 +272,13 @@ class Checks:
 
     # Ranks
 
-    def _ranks(self, ended: Ended) -> Iterator[str]:
+    def _ranks(self, ended: Ended, expected: Expected) -> Iterator[str]:
         """Yield the boards whose ranks are not those of sorting."""
         rules = [rule for rule in self._program.recorded.values() if isinstance(rule, RankRule)]
         rules = [rule for rule in rules if not (ended.unclear and rule.expired == "keep")]
         if not rules:
             return
-        items: dict[str, list[Image]] = {name: [] for name in self._program.tables}
-        for key, image in ended.items.items():
-            items[key.table].append(image)
-        due = self._oracle.expect(items, self._settled_items(ended), ended.genuine).scores
+        due = expected.scores
         store = MemoryStore({"ledger": LEDGER_SCHEMA})
         in_ledger: set[tuple[str, str]] = set()
         for image in ended.ledger:
