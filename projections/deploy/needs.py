@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -250,51 +250,28 @@ def _check_rule(rule: Any, place: str) -> None:
         raise FilterError(f"{place}: {name} does not take {json.dumps(operand)}")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _object(pattern: Mapping[str, Any], event: Any) -> bool:
-    """Return whether every field of the pattern matches. In a list of objects, one element must match all of them."""
-    if isinstance(event, list):
-        return any(_object(pattern, element) for element in event if isinstance(element, Mapping | list))
+    """Return whether every field of the pattern matches. The records that are tried have no lists."""
     fields = event if isinstance(event, Mapping) else {}
-    for name, part in pattern.items():
-        if isinstance(part, Mapping):
-            if not _object(part, fields.get(name)):
-                return False
-        elif not _leaf(part, list(_leaves(fields[name])) if name in fields else []):
-            return False
-    return True
+    return all(
+        _object(part, fields.get(name)) if isinstance(part, Mapping) else _leaf(part, fields.get(name))
+        for name, part in pattern.items()
+    )
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    """Return the values at a path that are not objects; none for an object or an empty list, as if the field were absent."""
-    if isinstance(value, list):
-        for element in value:
-            yield from _leaves(element)
-    elif not isinstance(value, Mapping):
-        yield value
-
-
-def _leaf(rules: Sequence[Any], leaves: Sequence[Any]) -> bool:
-    if not leaves:
-        return any(rule == {"exists": False} for rule in rules if isinstance(rule, Mapping))
-    return any(_compare(rule, leaf) for rule in rules for leaf in leaves)
-
-
-def _compare(rule: Any, leaf: Any) -> bool:
-    if not isinstance(rule, Mapping):
-        return _equal(rule, leaf)
-    ((name, operand),) = rule.items()
-    return bool(operand) if name == "exists" else isinstance(leaf, str) and leaf.startswith(operand)
-
-
-def _equal(expected: Any, leaf: Any) -> bool:
-    """Return whether JSON values are equal. A number never equals a boolean or a text."""
-    if _is_number(expected) and _is_number(leaf):
-        return bool(expected == leaf)
-    return type(expected) is type(leaf) and bool(expected == leaf)
+def _leaf(rules: Sequence[Any], value: Any) -> bool:
+    """Return whether a value that is not an object matches one of these; an object counts as absent."""
+    absent = value is None or isinstance(value, Mapping)
+    for rule in rules:
+        if not isinstance(rule, Mapping):
+            matches = type(rule) is type(value) and rule == value
+        elif "exists" in rule:
+            matches = rule["exists"] != absent
+        else:
+            matches = isinstance(value, str) and value.startswith(rule["prefix"])
+        if matches:
+            return True
+    return False
 
 
 # --- tables ---

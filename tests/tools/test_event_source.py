@@ -222,9 +222,7 @@ IMAGE = {
         "NewImage": {
             "status": {"S": "Published"},
             "score": {"N": "150"},
-            "tags": {"L": [{"S": "red"}, {"N": "1"}]},
             "none": {"NULL": True},
-            "empty": {"L": []},
         },
         "SizeBytes": 300,
     },
@@ -247,8 +245,6 @@ IMAGE = {
         # N values are text in the event.
         ({"dynamodb": {"NewImage": {"score": {"N": [150]}}}}, False),
         ({"dynamodb": {"NewImage": {"score": {"N": ["150"]}}}}, True),
-        ({"dynamodb": {"NewImage": {"tags": {"L": {"S": ["red"]}}}}}, True),
-        ({"dynamodb": {"NewImage": {"tags": {"L": {"S": ["blue"]}}}}}, False),
         ({"dynamodb": {"NewImage": {"none": {"NULL": [True]}}}}, True),
         ({"dynamodb": {"NewImage": {"none": {"NULL": [1]}}}}, False),
     ],

@@ -137,12 +137,12 @@ def _indexes(design: Design, review: Review) -> _Found:
 
 def _partitions(design: Design, review: Review) -> _Found:
     wrong = _of(review, HOT_PARTITION, FEW_PARTITIONS)
-    for entity in design.entities:
-        if entity.rule is not None:
+    for name, entity in design.rules.entities.items():
+        if name in design.creators:
             continue
-        attribute, template = next(iter(entity.declared.key.items()))
-        if not template.fields and any(other.fields for other in entity.declared.key.values()):
-            wrong.append(f'all {entity.name} items are in one partition, {attribute} = "{template.text}"')
+        attribute, template = next(iter(entity.key.items()))
+        if not template.fields and any(other.fields for other in entity.key.values()):
+            wrong.append(f'all {name} items are in one partition, {attribute} = "{template.text}"')
     return wrong, []
 
 
@@ -157,7 +157,7 @@ def _sorting(design: Design, review: Review) -> _Found:
 
 def _writes(design: Design, review: Review) -> _Found:
     stated = {step.entity for write in design.writes.values() for step in write.steps}
-    missing = [entity.name for entity in design.entities if entity.rule is None and entity.name not in stated]
+    missing = [name for name in design.rules.entities if name not in design.creators and name not in stated]
     return [], [
         f"No write pattern has {join_names(missing)}. Are all writes of the application stated?"
     ] if missing else []
@@ -165,10 +165,11 @@ def _writes(design: Design, review: Review) -> _Found:
 
 def _items(design: Design, review: Review) -> _Found:
     wrong = _of(review, LARGE_LIST, LARGE_LISTS)
-    for entity in design.entities:
-        if entity.expected_bytes is not None and entity.expected_bytes > ITEM_BYTES:
-            wrong.append(f"an item of {entity.name} has {entity.expected_bytes:,} bytes; the limit is {ITEM_BYTES:,}")
-    return wrong, []
+    for query in (pattern.query for pattern in design.patterns):
+        if len(query.entities) == 1 and (query.expect.bytes or 0) > ITEM_BYTES:
+            size = f"{query.expect.bytes:,} bytes; the limit is {ITEM_BYTES:,}"
+            wrong.append(f"an item of {query.entities[0]} has {size}")
+    return list(dict.fromkeys(wrong)), []
 
 
 def _ttl(design: Design, review: Review) -> _Found:

@@ -9,7 +9,7 @@ from itertools import starmap
 from projections.access.placeholders import count_words, partition_words, sort_words
 from projections.access.query_reads import Read
 from projections.inspect.access_patterns import WORDS, AccessPattern, RankPattern, rank_patterns
-from projections.inspect.design.table_design import Attributes, Design, Entity, Index, ReadCost, Status
+from projections.inspect.design.table_design import Attributes, Design, Index, ReadCost, Status
 from projections.language.access.plan import Verdict
 from projections.language.facts import conditions
 from projections.language.forms import Attributes as KeyAttributes
@@ -42,7 +42,7 @@ def markdown(design: Design) -> str:
 
 def _summary(design: Design) -> str:
     counts = [
-        (len(design.entities), "entity", "entities"),
+        (len(design.rules.entities), "entity", "entities"),
         (len(design.indexes), "index", "indexes"),
         (len(design.patterns), "access pattern", "access patterns"),
         (len(design.writes), "write pattern", "write patterns"),
@@ -66,18 +66,18 @@ def _entities(design: Design) -> Iterator[str]:
     ]
     yield _text(f"Key of table {'; '.join(keys)}.")
     columns = ("Entity", "Table", "Key", "Index key", "Recognised by", "Items written by", "Always has", "Expires")
-    yield _table(columns, (_entity(entity, len(keys) > 1) for entity in design.entities))
+    yield _table(columns, (_entity(design, name, len(keys) > 1) for name in design.rules.entities))
 
 
-def _entity(entity: Entity, several: bool) -> Sequence[str]:
-    declared = entity.declared
+def _entity(design: Design, name: str, several: bool) -> Sequence[str]:
+    declared = design.rules.entities[name]
     return (
-        _code(entity.name),
+        _code(name),
         _code(declared.table) if several else "",
         _lines(f"{_code(name)} = {_code(template_text(template))}" for name, template in declared.key.items()),
         _lines(f"{_code(name)} = {_code(template_text(template))}" for name, template in declared.index_key.items()),
         _text(conditions(declared.match) or ""),
-        _writer(entity.rule),
+        _writer(design.creators.get(name)),
         _codes(declared.required),
         "yes" if declared.expires else "",
     )

@@ -16,7 +16,6 @@ from projections.language.embeds import attributes_of_child
 from projections.language.facts import Origin, creators, indexes_fed, origins, paths_read
 from projections.language.forms import IndexKeys
 from projections.language.kinds import EVERY
-from projections.language.models import Entity as Declared
 from projections.language.models import Rules
 from projections.language.ownership import EXISTS, REST, attribute_chains
 from projections.language.program import Program
@@ -27,17 +26,6 @@ from projections.stores.limits import PAGE_BYTES, read_units
 
 Status: TypeAlias = Literal["met", "not met", "decide", "accepted"]
 """`decide`: only a person can answer the question of the check."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """An entity. `rule` creates its items, None if the application does."""
-
-    name: str
-    declared: Declared
-    rule: str | None
-    expected_bytes: int | None
-    """From `expect.bytes` of queries that return only this entity: the largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +95,17 @@ class Check:
 class Design:
     title: str
     rules: Rules
-    entities: tuple[Entity, ...]
     indexes: tuple[Index, ...]
     patterns: tuple[AccessPattern, ...]
     writes: Mapping[str, WritePattern]
     attributes: tuple[Attributes, ...]
     reads: tuple[ReadCost, ...]
     checks: tuple[Check, ...] = ()
+
+    @property
+    def creators(self) -> dict[str, str]:
+        """The rule that creates the items of an entity, by entity; the application creates the others."""
+        return creators(self.rules)
 
 
 def gather_design(file: Rules, title: str) -> Design:
@@ -126,27 +118,12 @@ def gather_design(file: Rules, title: str) -> Design:
     return Design(
         title=title,
         rules=rules,
-        entities=tuple(_entities(rules, queries)),
         indexes=tuple(_indexes(rules, patterns)),
         patterns=tuple(patterns),
         writes=file.writes,
         attributes=writers,
         reads=tuple(_read_cost(program, entry, _chain(program, entry, writers)) for entry in patterns if entry.reads),
     )
-
-
-def _entities(rules: Rules, queries: Sequence[Query]) -> Iterator[Entity]:
-    made = creators(rules)
-    for name, entity in rules.entities.items():
-        sizes = [
-            query.expect.bytes for query in queries if query.entities == (name,) and query.expect.bytes is not None
-        ]
-        yield Entity(
-            name=name,
-            declared=entity,
-            rule=made.get(name),
-            expected_bytes=max(sizes, default=None),
-        )
 
 
 # --- indexes ---
