@@ -5,11 +5,12 @@ Each is a thin layer over the packages below. Operations take a store and rules,
 
 from __future__ import annotations
 
-import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,10 +81,12 @@ def from_dict(rules: Mapping[str, Any], file: str = "<python>") -> RuleSet:
 
     It is checked as a rule file is. Raises RulesError, whose problems have a path, and 0 for line and column.
     """
+    from projections.language.values import json_of
+
     if wrong := list(_not_plain(rules, "")):
         raise RulesError([Problem(file, 0, 0, path, reason) for path, reason in wrong])
     try:
-        return replace(loads(json.dumps(rules, ensure_ascii=False), file), lines=False)
+        return replace(loads(json_of(rules), file), lines=False)
     except RulesError as error:
         raise RulesError([replace(problem, line=0, column=0) for problem in error.problems]) from None
 
@@ -99,7 +102,9 @@ def _not_plain(value: object, path: str) -> Iterable[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for number, nested in enumerate(value):
             yield from _not_plain(nested, f"{path}[{number}]")
-    elif not isinstance(value, str | int | float | None):
+    elif isinstance(value, float | Decimal) and not math.isfinite(value):
+        yield path or "(top)", f"{value} is not a number"
+    elif not isinstance(value, str | int | float | Decimal | None):
         yield path or "(top)", f"expected text, a number, a boolean, a list or a mapping, found {type(value).__name__}"
 
 

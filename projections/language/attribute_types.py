@@ -173,7 +173,7 @@ class Types:
             for attribute, kind in self._rules.table_of(name).attribute_types.items():
                 if kind == "S":
                     texts[name, attribute] = f"{attribute} is a key of type S"
-            for attribute, value in entity.conditions.document.items():
+            for attribute, value in entity.conditions.constants.items():
                 if isinstance(value, str):
                     texts[name, attribute] = "`match` requires it"
         for node, result, name in self._results("S"):

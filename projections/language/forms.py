@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -28,10 +29,8 @@ from projections.language.measures import Measure
 from projections.language.patterns import Pattern
 from projections.language.rules import Each
 from projections.language.spelling import (
-    constant_value,
     expression_text,
     measure_document,
-    pattern_document,
     source_text,
     template_text,
 )
@@ -56,7 +55,7 @@ from projections.language.syntax import (
     written_path,
 )
 from projections.language.templates import Template, by_field
-from projections.language.values import wire
+from projections.language.values import is_number_form, plain, wire
 
 
 def shown(value: object) -> str:
@@ -450,7 +449,7 @@ def sources_document(sources: Mapping[str, Source]) -> dict[str, Any]:
     for name, source in sources.items():
         documents[name] = document = dict[str, Any]()
         if source.where is not None:
-            document["where"] = pattern_document(source.where)
+            document["where"] = source.where.canonical
         if source.bind:
             document["bind"] = templates_document(source.bind)
         if source.each is not None:
@@ -534,7 +533,7 @@ def cases_document(cases: tuple[Case, ...]) -> list[dict[str, Any]]:
 
 
 def _where(pattern: Pattern | None) -> dict[str, Any]:
-    return {} if pattern is None else {"where": pattern_document(pattern)}
+    return {} if pattern is None else {"where": pattern.canonical}
 
 
 def check_expression(value: Any) -> list[Mistake]:
@@ -590,13 +589,13 @@ def _template_or_expression(value: Any, path: Location) -> list[Mistake]:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value that is neither a template nor an expression."""
+    """A value that is neither a template nor an expression, as `plain` returns it."""
 
     value: Any
 
     @property
     def is_number(self) -> bool:
-        return isinstance(self.value, int | float) and not isinstance(self.value, bool)
+        return type(self.value) in (int, float) or is_number_form(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -615,7 +614,7 @@ def _read_computed(case: str | dict[str, Any]) -> Computed:
     form = {"value": case} if isinstance(case, str) else case
     where = read_pattern(form.get("where", {}))
     if "constant" in form:
-        return Computed(Constant(constant_value(form["constant"])), where)
+        return Computed(Constant(plain(wire(form["constant"]))), where)
     text = form["value"]
     return Computed(Template.parse(text) if "{" in text else Expression.parse(text, "value"), where)
 
@@ -646,7 +645,7 @@ def check_constant(value: Any) -> list[Mistake]:
 
 
 def read_constant(value: Any) -> Template | Constant:
-    return Template.parse(value) if isinstance(value, str) else Constant(constant_value(value))
+    return Template.parse(value) if isinstance(value, str) else Constant(plain(wire(value)))
 
 
 def constant_document(value: Template | Constant) -> Any:
@@ -818,7 +817,7 @@ ConstantForm = Annotated[
 ]
 ExpressionText = Annotated[Expression, Form(check_expression, _PATH, Expression.parse, expression_text)]
 PathText = Annotated[str, Form(check_path, _PATH, name_of, written_path)]
-PatternForm = Annotated[Pattern | None, Form(check_pattern, _PATTERN, read_pattern, pattern_document)]
+PatternForm = Annotated[Pattern | None, Form(check_pattern, _PATTERN, read_pattern, attrgetter("canonical"))]
 KeyForm = Annotated[
     Attributes,
     Form(check_table_key, {"anyOf": [{**_LIST, "maxItems": 2}, {**_TYPED, "maxProperties": 2}]}, read_key, dict),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -297,7 +298,7 @@ def mistakes_in(error: ValidationError, data: Any) -> list[Mistake]:
 
 def _message(kind: str, value: Any, context: Mapping[str, Any], otherwise: str) -> str:
     if kind in _EXPECTED:
-        quotes = " (put quotes around it)" if kind == "string_type" and isinstance(value, int | float) else ""
+        quotes = " (put quotes around it)" if kind == "string_type" and isinstance(value, int | Decimal) else ""
         return f"expected {_EXPECTED[kind]}, found {shown(value)}{quotes}"
     if kind == "literal_error":
         choices = str(context["expected"]).replace("'", "")

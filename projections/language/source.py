@@ -6,11 +6,9 @@ date or another type that JSON does not have.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -20,7 +18,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from projections.errors import ProjectionsError
 from projections.language.files import MOST_BYTES
-from projections.language.syntax import Location, Mistake, root
+from projections.language.syntax import LanguageError, Location, Mistake, root
+from projections.language.values import exact_number
 
 MOST_VALUES = 50_000
 """The most values of a file, counting each use of an alias: aliases of aliases can expand to billions."""
@@ -139,11 +138,10 @@ def _steps(values: Mapping[Location, Node], here: Location, step: str | int) -> 
         yield (*here, "count", "where")
 
 
-def read(text: str, *, exact: bool = False, long_form: Callable[[Node], Node] = lambda node: node) -> Source:
+def read(text: str, *, long_form: Callable[[Node], Node] = lambda node: node) -> Source:
     """Return the data and places of one document. Raises `UnreadableError` if the text is not YAML.
 
-    With `exact`, numbers that are not whole are Decimals with all their digits. `long_form` returns the node that another
-    one stands for.
+    Numbers that are not whole are Decimals with all their digits. `long_form` returns the node that another one stands for.
     """
     try:
         node = _compose(text)
@@ -159,7 +157,7 @@ def read(text: str, *, exact: bool = False, long_form: Callable[[Node], Node] = 
     source = Source(text)
     if node is not None:
         try:
-            _Reading(source, exact, long_form).value(node, ())
+            _Reading(source, long_form).value(node, ())
         except RecursionError:
             raise UnreadableError("nested too deeply") from None
     return source
@@ -224,9 +222,8 @@ def _reader_position(text: str, error: YAMLError) -> tuple[int, int]:
 class _Reading:
     """A walk over the nodes that fills a source."""
 
-    def __init__(self, source: Source, exact: bool, long_form: Callable[[Node], Node]) -> None:
+    def __init__(self, source: Source, long_form: Callable[[Node], Node]) -> None:
         self.source = source
-        self.exact = exact
         self.long_form = long_form
         self.open: list[Node] = []
 
@@ -302,16 +299,13 @@ class _Reading:
             if kind == "bool":
                 return {"true": True, "false": False}[text.lower()]
             if kind == "int":
-                return _integer(text)
+                return int(exact_number(_integer(text)))
             if kind == "float":
-                number = float(text.replace("_", ""))
-                if not math.isfinite(number):
-                    raise ValueError
-                return Decimal(text.replace("_", "")) if self.exact else number
+                return exact_number(text.replace("_", ""))
         except (KeyError, ValueError):
-            self._report(
-                path, f"{text[:40]} is not a number that DynamoDB can store" if kind != "bool" else "not a boolean"
-            )
+            self._report(path, f"{text[:40]} is not a number" if kind != "bool" else "not a boolean")
+        except LanguageError as error:
+            self._report(path, f"{error}; as text, it needs quotes")
         return text
 
     def _report(self, path: Location, message: str) -> None:
@@ -346,6 +340,4 @@ def _text(text: str) -> str:
 
 def _integer(text: str) -> int:
     digits = text.replace("_", "")
-    if len(digits) > 40:
-        raise ValueError
     return int(digits, {"0o": 8, "0x": 16, "0b": 2}.get(digits.lstrip("+-")[:2].lower(), 10))

@@ -1,24 +1,20 @@
-"""The canonical spelling of templates, expressions and patterns: one text for each meaning.
+"""The canonical spelling of templates, expressions and measures: one text for each meaning.
 
-Rules that differ only in how they are written have one document, so they have one fingerprint. In patterns, comparisons
-are in a list, what Lambda's operators can express is written with them, and whole numbers are integers. In templates,
-arguments of pipes have quotes only where they need them, and there are no spaces around names and pipes. In expressions,
-also in templates, there are spaces around operators and after commas, and only the parentheses and quotes that are needed.
+Rules that differ only in how they are written have one document, so they have one fingerprint. In templates, arguments of
+pipes have quotes only where they need them, and there are no spaces around names and pipes. In expressions, also in
+templates, there are spaces around operators and after commas, and only the parentheses and quotes that are needed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
 from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation
 from projections.language.attribute_sources import AttributeSource
 from projections.language.measures import Measure
-from projections.language.patterns import Pattern
-from projections.language.patterns.parsing import canonical_key, comparison, is_comparison
-from projections.language.patterns.tree import Compares, Equals, Named
 from projections.language.pipes import Pipe
 from projections.language.syntax import written_path
 from projections.language.templates import Field, Template
@@ -26,18 +22,6 @@ from projections.language.values import number_text
 
 _BARE = re.compile(r"""[^,()'"\s](?:[^,()'"]*[^,()'"\s])?""")
 """An argument of a pipe that needs no quotes."""
-
-
-def pattern_document(pattern: Pattern) -> dict[str, Any]:
-    """Return the canonical document of a pattern."""
-    return _conditions(pattern.document)
-
-
-def _conditions(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        canonical_key(name): [_conditions(branch) for branch in value] if name == "$or" else _alternatives(value)
-        for name, value in document.items()
-    }
 
 
 def measure_document(measure: Measure) -> dict[str, Any]:
@@ -50,7 +34,7 @@ def measure_document(measure: Measure) -> dict[str, Any]:
     if measure.by is not None:
         document["by"] = expression_text(measure.by)
     if measure.where is not None:
-        document["where"] = pattern_document(measure.where)
+        document["where"] = measure.where.canonical
     return document
 
 
@@ -142,42 +126,5 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if "'" in text else f"'{text}'"
 
 
-def constant_value(value: Any) -> Any:
-    """Return a constant with its numbers as JSON writes them: 5, not 5.0."""
-    if isinstance(value, Mapping):
-        return {name: constant_value(element) for name, element in value.items()}
-    if isinstance(value, list):
-        return [constant_value(element) for element in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _alternatives(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_alternative(one) for one in value]
-    if isinstance(value, Mapping):
-        return [_alternative(value)] if any(map(is_comparison, value)) else _conditions(value)
-    return constant_value(value)
-
-
-def _alternative(value: Any) -> Any:
-    if not isinstance(value, Mapping) or not any(map(is_comparison, value)):
-        return constant_value(value)
-    match comparison(value):
-        case Equals(operand):
-            return operand if operand is None or isinstance(operand, bool) else _operand(operand)
-        case Compares(bounds) as compares:
-            if compares.is_numeric:
-                return {"numeric": [part for sign, number in bounds for part in (sign, _operand(number))]}
-            return {sign: _text(operand) if isinstance(operand, str) else _operand(operand) for sign, operand in bounds}
-
-
-def _operand(operand: str | Decimal | Named) -> Any:
-    if isinstance(operand, Named):
-        return f"{{{written_path(operand.name)}}}"
-    if isinstance(operand, Decimal):
-        return int(operand) if operand == operand.to_integral_value() else float(operand)
-    return operand
-
-
-def _text(operand: str) -> str:
-    return operand.replace("{", "{{").replace("}", "}}")
+def _text(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")

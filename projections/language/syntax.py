@@ -67,7 +67,7 @@ def name_of(path: str) -> str:
 
 def joined(parts: Iterable[str]) -> str:
     """Return the name with these steps."""
-    return ".".join(_in_quotes(step) if "." in step or step[:1] in ("'", '"') else step for step in parts)
+    return ".".join(quoted_step(step) if "." in step or step[:1] in ("'", '"') else step for step in parts)
 
 
 def join_names(names: Sequence[str]) -> str:
@@ -78,9 +78,9 @@ def join_names(names: Sequence[str]) -> str:
 def written_path(name: str, dashes: bool = True) -> str:
     """Return a name as a path in a template; without `dashes`, as one in an expression, where a dash would subtract."""
     first, *rest = steps(name)
-    parts = [first if _BARE_FIRST.fullmatch(first) else _in_quotes(first)]
-    parts += [step if _BARE.fullmatch(step) else _in_quotes(step) for step in rest]
-    return ".".join(_in_quotes(step) if not dashes and "-" in step and step[0] != "'" else step for step in parts)
+    parts = [first if _BARE_FIRST.fullmatch(first) else quoted_step(first)]
+    parts += [step if _BARE.fullmatch(step) else quoted_step(step) for step in rest]
+    return ".".join(quoted_step(step) if not dashes and "-" in step and step[0] != "'" else step for step in parts)
 
 
 def key_name(key: str) -> str | None:
@@ -102,10 +102,10 @@ def quote_it(key: str) -> str:
     """Return the message for a key that is no path: a name with a dot and other signs."""
     if "{" in key or "}" in key:
         return BRACES
-    return f'a dot leads into a map, and a name that contains one is in quotes: write "{_in_quotes(key)}" for one name'
+    return f'a dot leads into a map, and a name that contains one is in quotes: write "{quoted_step(key)}" for one name'
 
 
-def _in_quotes(step: str) -> str:
+def quoted_step(step: str) -> str:
     return "'" + step.replace("'", "''") + "'"
 
 

@@ -196,6 +196,11 @@ def plain_words(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def json_of(document: Mapping[str, Any]) -> str:
+    """Return a document as JSON that keeps all digits of Decimals, in the form that `wire` reads."""
+    return json.dumps(document, ensure_ascii=False, default=lambda value: plain(wire(value)))
+
+
 def wire(constant: Any) -> dict[str, Any]:
     """Return a Python or JSON constant as an attribute value, also `{"$binary": base64}` and `{"$number": text}` of `plain`.
 
@@ -210,14 +215,14 @@ def wire(constant: Any) -> dict[str, Any]:
         case str():
             return {"S": str(constant)}
         case int() | float() | Decimal():
-            return {"N": number_text(_constant_number(constant))}
+            return {"N": number_text(exact_number(constant))}
         case bytes() | bytearray():
             return {"B": base64.b64encode(constant).decode()}
         case Mapping():
             if len(constant) == 1 and isinstance(constant.get("$binary"), str):
                 return {"B": str(constant["$binary"])}
-            if len(constant) == 1 and isinstance(constant.get("$number"), str):
-                return {"N": number_text(_constant_number(_number_of(constant["$number"])))}
+            if is_number_form(constant):
+                return {"N": number_text(exact_number(constant["$number"]))}
             return {"M": {_name(name): _inner(element, name) for name, element in constant.items()}}
         case list() | tuple():
             return {"L": [_inner(element, position) for position, element in enumerate(constant)]}
@@ -239,18 +244,19 @@ def _inner(constant: Any, step: str | int) -> dict[str, Any]:
         raise error.within(step) from None
 
 
-def _number_of(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except decimal.InvalidOperation:
-        raise LanguageError(f"{text[:60]!r} is not a number") from None
+def is_number_form(constant: Any) -> bool:
+    """Return whether a constant is a number as JSON keeps all its digits: `{"$number": "0.10000000000000000001"}`."""
+    return isinstance(constant, Mapping) and len(constant) == 1 and isinstance(constant.get("$number"), str)
 
 
-def _constant_number(number: int | float | Decimal) -> Decimal:
+def exact_number(number: int | float | Decimal | str) -> Decimal:
+    """Return a number as DynamoDB stores it. Raises LanguageError if it has more digits, or is something else."""
     try:
         exact = Decimal(float.__repr__(number)) if isinstance(number, float) else Decimal(number)
         if exact.is_finite():
             return EXACT.plus(exact)
+    except decimal.InvalidOperation:
+        raise LanguageError(f"{str(number)[:60]!r} is not a number") from None
     except decimal.DecimalException:
         pass
     raise LanguageError(

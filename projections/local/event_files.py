@@ -89,7 +89,7 @@ def _yaml(path: str) -> Iterator[_Placed]:
     from projections.language.syntax import dotted
 
     try:
-        source = read_yaml(text_of(path), exact=True)
+        source = read_yaml(text_of(path))
     except UnreadableError as error:
         raise UsageError(f"{path}:{error.line}:{error.column}: {error.message}") from None
     if source.mistakes:

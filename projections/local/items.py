@@ -11,7 +11,7 @@ from projections.engine.store import Image, ItemKey, Schema, Value
 from projections.errors import UsageError
 from projections.language.program import Program
 from projections.language.syntax import LanguageError
-from projections.language.values import plain, plain_words, wire, wire_set
+from projections.language.values import is_number_form, plain, plain_words, wire, wire_set
 
 _SETS = ("SS", "NS", "BS")
 _TAGS = frozenset({"S", "N", "B", "BOOL", "NULL", "L", "M", *_SETS})
@@ -52,7 +52,7 @@ def value_of(value: object) -> Value:
             ((name, elements),) = value.items()
             if name in _SETS and isinstance(elements, Sequence) and not isinstance(elements, str):
                 return wire_set(elements)
-        if not (len(value) == 1 and "$binary" in value):
+        if not (len(value) == 1 and ("$binary" in value or is_number_form(value))):
             return {"M": {str(name): value_of(element) for name, element in value.items()}}
     if isinstance(value, list | tuple):
         return {"L": [value_of(element) for element in value]}

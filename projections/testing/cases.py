@@ -201,7 +201,7 @@ def read_cases(path: Path, *, extra_names: frozenset[str] = frozenset()) -> Suit
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
     try:
-        source = read(text, exact=True)
+        source = read(text)
     except UnreadableError as error:
         raise UsageError(str(Problem(str(path), error.line, error.column, "(file)", error.message))) from None
     mistakes = [*source.mistakes, *_mistakes(source.data, extra_names)]

@@ -12,7 +12,6 @@ Only pytest is imported at first, so that runs without such tests are not slower
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,9 +160,10 @@ def rules_of(rules: str | Path | Mapping[str, Any] | None, beside: Path) -> Rule
     Raises UsageError if there is no such file, RulesError with every mistake in it.
     """
     from projections.api import load, loads
+    from projections.language.values import json_of
 
     if rules is not None and not isinstance(rules, str | Path):
-        return loads(json.dumps(rules, default=str), "<rules in the test>")
+        return loads(json_of(rules), "<rules in the test>")
     return load(_find(rules, beside))
 
 

@@ -90,6 +90,13 @@ def test_a_comma_that_cuts_a_measure_is_explained_at_both_parts() -> None:
         ),
         (HEAD.replace("key:", "separator: '##', key:"), "table.separator: expected one character, no brace"),
         (HEAD + "guard_prefix: 1\n", "4:15: guard_prefix: expected text, found 1 (put quotes around it)"),
+        (HEAD + "guard_prefix: 1.5\n", "4:15: guard_prefix: expected text, found 1.5 (put quotes around it)"),
+        (
+            HEAD + "projections: {r: {from: A, where: {v: 1.00000000000000000000000000000000000001}}}",
+            "4:39: projections.r.where.v: 1.00000000000000000000000000000000000001 does not fit a DynamoDB number: at most "
+            "38 significant digits, between 1E-130 and 9.99E+125; as text, it needs quotes",
+        ),
+        (HEAD + "guard_prefix: .inf\n", "4:15: guard_prefix: '.inf' is not a number; as text, it needs quotes"),
     ],
 )
 def test_texts_without_rules_are_rejected_with_our_messages(text: str, expected: str) -> None:

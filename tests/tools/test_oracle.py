@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from projections.api import from_dict
 from projections.language.keys import ItemKey
 from projections.language.loader import load, loads
 from projections.language.measures import FUNCTIONS
@@ -47,7 +48,9 @@ CASES = sorted((HERE / "oracle_cases").glob("*.yaml"))
 def suite_of(path: Path) -> tuple[Item, tuple[Item, ...]]:
     """The rules of a file, and its cases."""
     suite = read_cases(path, extra_names=frozenset({"before", "settled"}))
-    return loads(json.dumps(suite.rules), path.name).document(), tuple(case.content for case in suite.cases)
+    return json.loads(json.dumps(from_dict(suite.rules, path.name).document)), tuple(
+        case.content for case in suite.cases
+    )
 
 
 def test_every_measure_has_a_case() -> None:

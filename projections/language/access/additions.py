@@ -96,13 +96,13 @@ def _conditions(rules: Rules, query: Query) -> Iterator[Addition]:
         lacking: dict[str, Any] = {}
         for pattern in path.conditions:
             if not implies(known, pattern):
-                lacking |= pattern.document
+                lacking |= pattern.canonical
         tested = {root(name) for name in lacking}
         for name in path.suffices:
             if not known_present(known, name) and name not in tested:
                 lacking[name] = [{"exists": True}]
-        where = {**query.where.document, **lacking}
-        if not lacking or not lacking.keys().isdisjoint(query.where.document):
+        where = {**query.where.canonical, **lacking}
+        if not lacking or not lacking.keys().isdisjoint(query.where.canonical):
             continue
         try:
             pattern = Pattern.parse(where)
@@ -392,7 +392,7 @@ def _index_rules(rules: Rules, query: Query, shape: _Shape, keys: IndexKeys) -> 
         stem = query.name if len(query.entities) == 1 else f"{query.name}{entity}"
         form: dict[str, Any] = {"from": entity}
         if query.where.conditions:
-            form["where"] = query.where.document
+            form["where"] = query.where.canonical
         if rules.entities[entity].expires:
             form["expired"] = "retract"
         added[_free_name(f"{stem}Index", {*rules.projections, *added})] = {**form, "index": texts}
@@ -481,7 +481,7 @@ def _copies(rules: Rules, query: Query) -> Iterator[Addition]:
     )
     form: dict[str, Any] = {"from": entity}
     if query.where.conditions:
-        form["where"] = query.where.document
+        form["where"] = query.where.canonical
     if declared.expires:
         form["expired"] = "retract"
     if number:

@@ -103,7 +103,7 @@ def query_form(query: Query) -> dict[str, Any]:
         "get" if query.get else "find": names,
         "by": [str(field)[1:-1] for field in query.by],
         "range": query.range and written_path(query.range),
-        "where": dict(query.where.document),
+        "where": query.where.canonical,
         "order": None if query.order is None else str(query.order),
         "limit": query.limit,
         "attributes": query.attributes and [*map(written_path, query.attributes)],

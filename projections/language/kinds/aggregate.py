@@ -16,7 +16,7 @@ from projections.language.kinds import AnyProjection, AnyRules, LedgerAction, Pa
 from projections.language.measures import EXTREMES, PICKED, SHORT_FORMS, TYPED, VALUES, Measure
 from projections.language.patterns import describe
 from projections.language.patterns.implication import compares_as_number
-from projections.language.spelling import expression_text, pattern_document
+from projections.language.spelling import expression_text
 from projections.language.syntax import Location, Mistake, join_names
 
 
@@ -124,7 +124,7 @@ class Aggregate(Model, LedgerAction):
 def _order(measure: Measure) -> tuple[str, bool, str]:
     """Return what orders the members of a measure: measures with the same order share them."""
     expression = measure.by or measure.expression
-    where = None if measure.where is None else pattern_document(measure.where)
+    where = None if measure.where is None else measure.where.canonical
     return expression_text(expression) if expression is not None else "", measure.by is None, str(where)
 
 

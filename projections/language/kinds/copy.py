@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
@@ -28,6 +27,7 @@ from projections.language.kinds import (
 from projections.language.spelling import template_text
 from projections.language.syntax import Location, Mistake, an, root
 from projections.language.templates import Template
+from projections.language.values import plain_words
 
 
 class Copy(Model, Action):
@@ -136,7 +136,7 @@ class Copy(Model, Action):
 
 
 def constant_words(constant: Constant) -> str:
-    return json.dumps(constant.value, ensure_ascii=False, default=str)
+    return plain_words(constant.value)
 
 
 def is_claimed(rules: AnyRules, rule: AnyProjection) -> bool:

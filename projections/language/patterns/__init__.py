@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from projections.language.patterns.parsing import conditions_of
+from projections.language.patterns.parsing import conditions_of, document_of
 from projections.language.patterns.tree import Condition, Equals, Test, all_hold, names_in, sentence
 from projections.language.values import Resolve
 
@@ -30,11 +30,17 @@ class Pattern:
 
     conditions: tuple[Condition, ...]
     document: Mapping[str, Any]
+    """As it is written."""
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Pattern:
         """Parse a pattern. Raises LanguageErrors with every mistake, each with its path in the document."""
         return cls(conditions_of(document), document)
+
+    @cached_property
+    def canonical(self) -> dict[str, Any]:
+        """The document of all patterns with these conditions, which fingerprints are computed from."""
+        return document_of(self.conditions)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import (
@@ -219,6 +220,11 @@ def _apart(first: Compares, other: Compares) -> bool:
 def compares_as_number(pattern: Pattern, name: str) -> bool:
     """Return whether every item that matches a pattern has a number in an attribute."""
     return any(
-        isinstance(test, Test) and test.name == name and all(compared_type(a) == "N" for a in test.alternatives)
+        isinstance(test, Test) and test.name == name and all(map(_is_number, test.alternatives))
         for test in pattern.conditions
     )
+
+
+def _is_number(alternative: Alternative) -> bool:
+    equals = isinstance(alternative, Equals) and isinstance(alternative.value, Decimal)
+    return equals or compared_type(alternative) == "N"

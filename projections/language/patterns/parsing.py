@@ -1,10 +1,17 @@
-"""Reads a pattern from its document, and reports its mistakes: operators of other languages with the form here."""
+"""Reads a pattern from a document, and writes its canonical one.
+
+It reports all mistakes: operators of other languages with the form here. Patterns that differ only in how they are written
+have one canonical document: paths with dots instead of nested mappings, a scalar alone instead of a list of one, otherwise
+lists in order, what Lambda's operators can express written with them, whole numbers as integers, and quotes only where
+names need them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, assert_never
 
 from projections.language.patterns.tree import (
     SIGNS,
@@ -21,14 +28,25 @@ from projections.language.patterns.tree import (
     Scalar,
     Test,
 )
-from projections.language.syntax import PATH, LanguageError, LanguageErrors, key_name, key_text, quote_it, suggest
+from projections.language.syntax import (
+    PATH,
+    LanguageError,
+    LanguageErrors,
+    key_name,
+    key_text,
+    quote_it,
+    quoted_step,
+    suggest,
+    written_path,
+)
 from projections.language.templates import Template
-from projections.language.values import wire
+from projections.language.values import is_number_form, plain, wire
 
 _OPERATORS = ("prefix", "suffix", "exists", "anything-but", "numeric", "equals-ignore-case")
 _BOUNDS = ("=", "<", "<=", ">", ">=")
 
 _At: TypeAlias = tuple[str | int, ...]
+_T = TypeVar("_T")
 
 
 def conditions_of(document: Any) -> tuple[Condition, ...]:
@@ -77,7 +95,7 @@ def _no_name(key: str, value: Any, prefix: str, branch: bool) -> str:
     attribute = prefix.removesuffix(".") or "attribute"
     own = f"{attribute}.{key}" if prefix and key[0] != "$" and PATH.fullmatch(key) else f"it in quotes: \"'{key}'\""
     quoted = f"if it is an attribute, write {own}"
-    word = _word(key) if key[0] not in "'\"" else ""
+    word = _word(key) if key[0] not in "'\"" and "." not in key else ""
     if is_comparison(key):
         return f'write a comparison under an attribute: {{attribute: {{"{key}": …}}}}; {quoted}'
     if word in ("and", "or", "nor", "not") and (key[0] == "$" or _is_pattern(value)):
@@ -95,13 +113,6 @@ def _no_name(key: str, value: Any, prefix: str, branch: bool) -> str:
     if prefix and key in _TYPES and not isinstance(value, Mapping):
         return f"values have no types in a pattern: write {attribute}: {_text_of(value)}; {quoted}"
     return ""
-
-
-def canonical_key(key: str) -> str:
-    """Return a key of a pattern without mistakes in its one form: in quotes only if it needs them."""
-    text = key if key == "$or" else key_text(key_name(key) or "")
-    reserved = text != key and (text in (*_OPERATORS, "$or", *_TYPES) or _word(text) in _WORDS or is_comparison(text))
-    return key if reserved else text
 
 
 _TYPES = ("S", "N", "B", "BOOL", "NULL", "SS", "NS", "BS")
@@ -122,7 +133,6 @@ _ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("like", "regex", "regexp", "wildcard", "cidr", "all", "elemmatch", "size", "expr"), ""),
 }
 """Operators of other languages, in lower case without other signs, with the form here; without one if there is none."""
-_WORDS = frozenset([*_ELSEWHERE, "and", "or", "nor"])
 
 
 def _word(key: str) -> str:
@@ -163,24 +173,30 @@ def _is_record(key: str, value: Any) -> bool:
 
 
 def _or(value: Any, prefix: str, at: _At, errors: list[LanguageError]) -> Iterator[Either]:
+    if isinstance(value, list) and value and all(isinstance(either, list) for either in value):
+        for position, either in enumerate(value):
+            yield from _or(either, prefix, (*at, position), errors)
+        return
     if not isinstance(value, list) or not value:
         errors.append(LanguageError(f"$or takes a list of patterns, not {_what(value)}", None, at))
         return
-    if len(value) == 1:
-        message = "$or has one pattern, so it has no meaning: write its attributes without $or, or add a pattern"
-        errors.append(LanguageError(message, None, at))
     branches = []
+    before = len(errors)
     for position, branch in enumerate(value):
         if branch == {}:
             errors.append(
                 LanguageError("an empty pattern always matches, and so would this $or", None, (*at, position))
             )
         branches.append(tuple(_conditions(branch, prefix, (*at, position), errors, branch=True)))
-    yield Either(tuple(branches))
+    if len(errors) == before and len(_branches(either := Either(tuple(branches)))) == 1:
+        message = "$or has one pattern, so it has no meaning: write its attributes without $or, or add a pattern"
+        errors.append(LanguageError(message, None, at))
+    elif len(errors) == before:
+        yield either
 
 
 def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> Iterator[Condition]:
-    if isinstance(value, Mapping) and not any(map(is_comparison, value)):
+    if isinstance(value, Mapping) and not any(map(is_comparison, value)) and not is_number_form(value):
         if not value:
             errors.append(LanguageError("this has no condition; remove it, or write [{exists: true}]", None, at))
         yield from _conditions(value, name + ".", at, errors)
@@ -189,12 +205,12 @@ def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> I
         errors.append(LanguageError("an empty list never matches; list at least one alternative", None, at))
     places = [((*at, number), each) for number, each in enumerate(value)] if isinstance(value, list) else [(at, value)]
     alternatives = [_alternative(each, place, errors, name) for place, each in places]
-    yield Test(name, tuple(each for each in alternatives if each is not None), at)
+    yield Test(name, _unique(filter(None, alternatives), _alternative_document), at)
 
 
 def _alternative(value: Any, at: _At, errors: list[LanguageError], attribute: str) -> Alternative | None:
     try:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, Mapping) or is_number_form(value):
             return Equals(_scalar(value, "an alternative is a text, number, boolean, null or {operator: …}"))
         if any(map(is_comparison, value)):
             compared = comparison(value)
@@ -239,11 +255,16 @@ def comparison(document: Mapping[Any, Any]) -> Equals | Compares:
             bounds.append((sign, _operand(sign, argument)))
         except LanguageError as error:
             raise LanguageError(error.message, error.offset, (sign,)) from None
-    bounds.sort(key=lambda bound: [*SIGNS].index(bound[0]))
-    constants = [(sign, operand) for sign, operand in bounds if not isinstance(operand, Named)]
-    _consistent(constants)
-    signs = [sign for sign, _ in bounds]
-    return Equals(constants[0][1]) if signs == ["="] and constants else Compares(tuple(bounds))
+    _consistent([(sign, operand) for sign, operand in bounds if not isinstance(operand, Named)])
+    return _bounded(bounds)
+
+
+def _bounded(bounds: Sequence[tuple[str, Operand]]) -> Equals | Compares:
+    """Return comparisons in the order of signs; a constant that a value must equal stands for itself."""
+    (sign, operand), *more = bounds
+    if sign == "=" and not more and not isinstance(operand, Named):
+        return Equals(operand)
+    return Compares(tuple(sorted(bounds, key=lambda bound: [*SIGNS].index(bound[0]))))
 
 
 def _operand(sign: str, argument: Any) -> Operand:
@@ -298,9 +319,9 @@ def _operator(name: str, argument: Any) -> Alternative:
                 raise LanguageError(f"exists takes true or false, not {_what(argument)}", None, (name,))
             return Exists(bool(argument))
         case "numeric":
-            return Compares(_bounds(argument))
+            return _bounded(_bounds(argument))
         case "anything-but":
-            return AnythingBut(tuple(_exclusions(argument)))
+            return AnythingBut(_unique(_exclusions(argument), _alternative_document))
     return _affix(name, argument)
 
 
@@ -371,7 +392,7 @@ def _scalar(value: Any, expected: str, path: _At = ()) -> Scalar:
             return bool(value)
         case str():
             return str(value)
-        case int() | float() | Decimal():
+        case int() | float() | Decimal() | {"$number": str()}:
             try:
                 return Decimal(wire(value)["N"])
             except LanguageError as error:
@@ -393,3 +414,85 @@ def _what(value: Any) -> str:
         case list():
             return "a list" if value else "an empty list"
     return str(value)[:40]
+
+
+# The canonical document
+
+
+def document_of(conditions: Iterable[Condition]) -> dict[str, Any]:
+    """Return the canonical document of conditions that must all hold."""
+    document: dict[str, Any] = {}
+    either: list[list[dict[str, Any]]] = []
+    for condition in conditions:
+        match condition:
+            case Test(name, alternatives):
+                values = _in_order(map(_alternative_document, alternatives))
+                value = values[0] if isinstance(alternatives[0], Equals) and len(values) == 1 else values
+                text = key_text(name)
+                document[quoted_step(text) if text == "$or" or _no_name(text, value, "", True) else text] = value
+            case Either():
+                either.append(_branches(condition))
+            case _:
+                assert_never(condition)
+    if either:
+        several = _in_order(either)
+        document["$or"] = several[0] if len(several) == 1 else several
+    return document
+
+
+def _branches(either: Either) -> list[dict[str, Any]]:
+    """Return the patterns of an `$or`, with those of an `$or` that is one of them."""
+    documents: list[dict[str, Any]] = []
+    for branch in either.branches:
+        match branch:
+            case (Either() as inner,):
+                documents += _branches(inner)
+            case _:
+                documents.append(document_of(branch))
+    return _in_order(documents)
+
+
+def _alternative_document(alternative: Alternative) -> Any:
+    match alternative:
+        case Equals(value):
+            return _scalar_document(value)
+        case Affix(name, text, ignore_case):
+            return {name: {"equals-ignore-case": text} if ignore_case and name != "equals-ignore-case" else text}
+        case Compares(bounds) if alternative.is_numeric:
+            return {"numeric": [part for sign, number in bounds for part in (sign, _operand_document(number))]}
+        case Compares(bounds):
+            return {sign: _operand_document(operand) for sign, operand in bounds}
+        case Exists(exists):
+            return {"exists": exists}
+        case AnythingBut(excluded):
+            documents = _in_order(map(_alternative_document, excluded))
+            if isinstance(excluded[0], Affix):
+                documents = [{name: _alone([each[name] for each in documents])} for name in documents[0]]
+            return {"anything-but": _alone(documents)}
+        case _:
+            assert_never(alternative)
+
+
+def _operand_document(operand: Operand) -> Any:
+    if isinstance(operand, Named):
+        return f"{{{written_path(operand.name)}}}"
+    return operand.replace("{", "{{").replace("}", "}}") if isinstance(operand, str) else _scalar_document(operand)
+
+
+def _scalar_document(value: Scalar) -> Any:
+    return plain(wire(value))
+
+
+def _alone(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _in_order(documents: Iterable[_T]) -> list[_T]:
+    """Return alternatives, whose order has no meaning, in one order and each once."""
+    by_text = {json.dumps(each, sort_keys=True): each for each in documents}
+    return [by_text[text] for text in sorted(by_text)]
+
+
+def _unique(values: Iterable[_T], write: Callable[[_T], Any]) -> tuple[_T, ...]:
+    """Return values of which each has another document: dataclasses would take `true` for 1."""
+    return tuple({json.dumps(write(value), sort_keys=True): value for value in values}.values())

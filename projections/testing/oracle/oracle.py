@@ -21,7 +21,7 @@ from projections.testing.oracle.oracle_rules import (
     make_rule,
 )
 from projections.testing.oracle.oracle_templates import Entity, Table
-from projections.testing.oracle.scalar import normal
+from projections.testing.oracle.scalar import exact, normal
 
 Items: TypeAlias = Mapping[str, Iterable[Image]]
 """The content of the tables: logical table name → items in wire form."""
@@ -58,6 +58,7 @@ class Oracle:
     """One set of rules, parsed once; `document` is canonical."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
+        document = exact(document)
         self.tables = {name: Table(name, form) for name, form in document["tables"].items()}
         self.entities = {n: Entity(n, form, self.tables[form["table"]]) for n, form in document["entities"].items()}
         self.rules = {name: make_rule(name, form, self.entities) for name, form in document["projections"].items()}

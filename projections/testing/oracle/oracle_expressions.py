@@ -240,6 +240,9 @@ def _fields(document: Mapping[str, Any]) -> Callable[[Look, Look], bool]:
 
 def _field(name: str, form: Any) -> Callable[[Look, Look], bool]:
     if name == "$or":
+        if isinstance(form[0], list):
+            several = [_field(name, each) for each in form]
+            return lambda look, item: all(test(look, item) for test in several)
         either = [_fields(alternative) for alternative in form]
         return lambda look, item: any(fits(look, item) for fits in either)
     if isinstance(form, Mapping) and not form.keys() <= _SIGNS.keys():

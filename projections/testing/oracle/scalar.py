@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
@@ -76,9 +77,22 @@ def wire(value: Any) -> dict[str, Any]:
         return {"N": plain(Decimal(str(value)))}
     if isinstance(value, str):
         return {"S": value}
+    if isinstance(value, bytes):
+        return {"B": b64encode(value).decode()}
     if isinstance(value, Mapping):
         return {"M": {name: wire(inner) for name, inner in value.items()}}
     return {"L": [wire(inner) for inner in value]}
+
+
+def exact(document: Any) -> Any:
+    """A document in which numbers with many digits and binary values are Python's."""
+
+    def read(form: dict[str, Any]) -> Any:
+        if form.keys() == {"$number"} and isinstance(form["$number"], str):
+            return Decimal(form["$number"])
+        return b64decode(form["$binary"]) if form.keys() == {"$binary"} and isinstance(form["$binary"], str) else form
+
+    return json.loads(json.dumps(document), object_hook=read)
 
 
 def normal(value: Value) -> Any:
