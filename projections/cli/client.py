@@ -8,10 +8,9 @@ from projections.cli.options import (
     as_json,
     find_rules,
     force_option,
-    note_written,
     output_option,
+    put_out,
     rules_argument,
-    write_generated,
 )
 from projections.terminal import count, json_text, print_line, print_text
 
@@ -43,15 +42,12 @@ def command(rules: str | None, as_json: bool, waits: bool, output: str | None, f
     path = find_rules(rules)
     client = client_of(load(path), path.name, waits=waits)
     text = with_checksum(client.text)
-    if output is not None:
-        if not write_generated(output, text, force=force):
-            return 1
-        note_written(output, f"{count(len(client.functions), 'function')} of {path.name}")
+    what = f"{count(len(client.functions), 'function')} of {path.name}"
+    if (output is not None or not as_json) and not put_out(text, output, what, force=force):
+        return 1
     if as_json:
         document = {"functions": dict(client.functions), "missing": dict(client.missing)}
         print_text(json_text(document if output else {**document, "module": text}))
-    elif output is None:
-        print_text(text)
     for name, reason in client.missing.items():
         print_line(f"query {name}: no function, {reason}", err=True)
     return 1 if client.missing else 0

@@ -9,13 +9,12 @@ import click
 from projections.cli.options import (
     find_rules,
     force_option,
-    note_written,
     output_option,
+    put_out,
     rules_argument,
-    write_generated,
 )
 from projections.errors import UsageError
-from projections.terminal import count, print_text
+from projections.terminal import count
 
 ENDINGS = {".mmd": "mermaid", ".mermaid": "mermaid", ".html": "html", ".htm": "html"}
 
@@ -58,10 +57,6 @@ def command(rules: str | None, form: str | None, output: str | None, force: bool
         raise UsageError(f"{output}: this command writes .mmd and .html; other names need --format")
     form = form or ENDINGS.get(suffix, "mermaid")
     text = page(graph) if form == "html" else mermaid(graph)
-    if output is None:
-        print_text(text)
-        return 0
-    if not write_generated(output, with_checksum(text.rstrip("\n") + "\n", COMMENTS[form]), force=force):
-        return 1
-    note_written(output, f"{count(len(graph.rules), 'rule')} of {path.name}")
-    return 0
+    if output is not None:
+        text = with_checksum(text.rstrip("\n") + "\n", COMMENTS[form])
+    return 0 if put_out(text, output, f"{count(len(graph.rules), 'rule')} of {path.name}", force=force) else 1

@@ -255,19 +255,23 @@ MOST_LINES = 80
 
 
 def force_option(function: F) -> F:
-    """--force, for `write_generated`."""
+    """--force, for `put_out`."""
     return click.option("--force", is_flag=True, help="Overwrite the file of -o even if it was edited.")(function)
 
 
-def write_generated(output: str, text: str, *, force: bool) -> bool:
-    """Write a text that has a checksum, and return True.
+def put_out(text: str, output: str | None, what: str = "", *, force: bool) -> bool:
+    """Print a text that has a checksum, or write it to the file of -o and report what it has. Return True.
 
     If the file has no checksum or was edited since it was written, show the difference and ask; return False if the user
     declines. Raises UsageError without a terminal, and if the file cannot be written.
     """
+    if output is None:
+        print_text(text)
+        return True
     if not force and not _replaceable(Path(output), text):
         return False
     write_output(output, text)
+    note_written(output, what)
     return True
 
 

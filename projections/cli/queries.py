@@ -18,11 +18,10 @@ from projections.cli.options import (
     as_json,
     find_rules,
     force_option,
-    note_written,
     output_option,
     parameters_from,
+    put_out,
     stack_options,
-    write_generated,
 )
 from projections.errors import UsageError
 from projections.inspect.explain.words import short
@@ -156,17 +155,13 @@ def _design(rules: RuleSet, path: Path, output: str | None, force: bool) -> int:
     from projections.inspect.design.markdown import markdown
     from projections.language.loader import loads
     from projections.language.review import review_text
-    from projections.terminal import count, print_line, print_text
+    from projections.terminal import count, print_line
 
     review = review_text(rules.text, path.name, path)
     design = design_of(loads(rules.text, rules.file), path.name, review)
     text = with_checksum(markdown(design), "<!-- {} -->")
-    if output is None:
-        print_text(text, end="")
-    elif not write_generated(output, text, force=force):
+    if not put_out(text, output, f"{count(len(design.patterns), 'query', 'queries')} of {path.name}", force=force):
         return 1
-    else:
-        note_written(output, f"{count(len(design.patterns), 'query', 'queries')} of {path.name}")
     for pattern in design.patterns:
         if not pattern.answered:
             print_line(f"query {pattern.query.name}: {pattern.plan.reason}", err=True)

@@ -14,12 +14,12 @@ from projections.cli.options import (
     note_written,
     output_option,
     program_of,
+    put_out,
     rules_argument,
-    write_generated,
 )
 from projections.errors import UsageError
 from projections.language.files import SHIPPED
-from projections.terminal import json_text, print_line, print_text
+from projections.terminal import json_text, print_line
 
 if TYPE_CHECKING:
     from projections.deploy.needs import Deployment
@@ -108,12 +108,8 @@ def command(
         program = program_of(rules)
         deployment = Deployment(_path_text(find_rules(rules)), program, existing, gradual, leading_keys)
         text = _text(form, deployment, settings)
-    if output is None:
-        print_text(text)
-    elif not write_generated(output, text, force=force):
+    if not put_out(text, output, force=force):
         return 1
-    else:
-        note_written(output)
     if package is not None:
         from projections.deploy.package import write_archive
 

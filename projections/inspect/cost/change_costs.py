@@ -78,8 +78,6 @@ class BatchCost:
     rules: dict[str, Sum] = field(default_factory=dict)
     contributions: dict[str, float] = field(default_factory=dict)
     """Changes of contributions, by rule."""
-    index_units: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Write units by entity and index."""
     _actions: dict[str, float] = field(default_factory=dict)
     """Actions in transactions of the ledger, by rule."""
     _entries: float = 0.0
@@ -168,7 +166,7 @@ class BatchCost:
     ) -> None:
         """Add the one write of an item by all its index and compute rules."""
         written = frozenset(name for rule in rules.values() for name in rule.action.written)
-        units = 1 + self._index_units(entity, written, number, fresh=edited is None)
+        units = 1 + _index_units(self.model, entity, written, fresh=edited is None)
         for name in rules:
             self._spend(name, number * units / len(rules), 0, number / len(rules))
         self._follow(entity, number, written, path | rules.keys())
@@ -200,7 +198,7 @@ class BatchCost:
         self, name: str, rule: Projection, targets: float, written: frozenset[str], *, fresh: bool = False
     ) -> None:
         """Add a write of each target."""
-        units = 1 + self._index_units(rule.into, written, targets, fresh=fresh)
+        units = 1 + _index_units(self.model, rule.into, written, fresh=fresh)
         self._spend(name, targets * units, 0, _calls(targets, BATCH_STATEMENTS) if rule.action.recorded else targets)
 
     def _push(
@@ -209,7 +207,7 @@ class BatchCost:
         """Add a push to the children of each parent; a new parent has none yet."""
         children = 0.0 if edited is None else self.children
         written = _changed_attributes(rule, edited)
-        units = 1 + self._index_units(rule.into, written, number * children)
+        units = 1 + _index_units(self.model, rule.into, written)
         reads = max(1.0, children * ITEM_BYTES / READ_BYTES)
         if rule.action.several_parents:
             reads += children * ELEMENTS
@@ -217,14 +215,6 @@ class BatchCost:
         self._spend(name, number * (children * units + 1), number * reads, number * calls)
         if children:
             self._follow(rule.into, number * children, written, path | {name})
-
-    def _index_units(self, entity: str, written: frozenset[str], number: float, *, fresh: bool = False) -> int:
-        """Return the units of the index entries of one item that change with these attributes."""
-        units_by_index = index_units(self.model, entity, written, fresh=fresh)
-        for index, units in units_by_index.items():
-            place = (entity, index)
-            self.index_units[place] = self.index_units.get(place, 0.0) + number * units
-        return sum(units_by_index.values())
 
 
 def _item_rules(
@@ -261,8 +251,8 @@ def _names_read(model: Rules, rule: Projection) -> frozenset[str]:
     return frozenset(paths_read(model, rule))
 
 
-def index_units(model: Rules, entity: str, written: frozenset[str], *, fresh: bool = False) -> dict[str, int]:
-    """Return the units of each index for a write of these attributes: 1 for an entry, 2 if its key changes.
+def _index_units(model: Rules, entity: str, written: frozenset[str], *, fresh: bool = False) -> int:
+    """Return the units of all indexes for a write of these attributes: 1 for an entry, 2 if its key changes.
 
     The key attributes of a `fresh` item have no entry yet.
     """
@@ -270,15 +260,15 @@ def index_units(model: Rules, entity: str, written: frozenset[str], *, fresh: bo
     kept = set(model.entities[entity].index_key)
     rules = (rule for rule in model.projections.values() if rule.source == entity)
     fed = {index for rule in rules for index in indexes_fed(model, rule)}
-    units = {}
+    units = 0
     for name, keys in table.indexes.items():
         projected = table.shown(name)
         if name not in fed and keys.names.isdisjoint(kept):
             continue
         if EVERY in written or not keys.names.isdisjoint(written):
-            units[name] = 1 if fresh else 2
+            units += 1 if fresh else 2
         elif not fresh and (projected is None or not projected.isdisjoint(written)):
-            units[name] = 1
+            units += 1
     return units
 
 

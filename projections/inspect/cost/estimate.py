@@ -6,7 +6,6 @@ Prices are those of us-east-1, on demand (2026-11).
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from projections.inspect.cost.change_costs import PER_TRANSACTION, BatchCost, Fl
 from projections.inspect.explain.words import encoded_words
 from projections.inspect.rehearsal.recorder import Read, purpose_of
 from projections.inspect.rehearsal.rehearse import Batch, Rehearsal, rehearse
-from projections.language.facts import indexes_fed
 from projections.language.models import Projection, Rules
 from projections.language.program import Program
 from projections.stores.limits import TRANSACTIONAL
@@ -90,7 +88,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """A key, or a partition of an index, with its write units a second, or those of the sample.
+    """A key with its write units a second, or those of the sample.
 
     `limit` is the number of events of this one key in a second that it accepts, None if only batches decide.
     """
@@ -193,7 +191,7 @@ def estimate(
     flows = {flow: rate * events / per_second for flow, rate in rates.items()}
     cost = BatchCost(model, targets, children)
     cost.add(flows)
-    hot = [*_hot_groups(model, cost, per_second / events), *_hot_indexes(model, cost, per_second / events)]
+    hot = _hot_groups(model, cost, per_second / events)
     rules = {name: Sum() for name in model.projections if name in cost.rules} | {name: Sum() for name in cost.rules}
     for name, spent in cost.rules.items():
         rules[name].add(spent, 1 / events)
@@ -231,35 +229,6 @@ def _group(name: str, rule: Projection, events: float, batches: float) -> HotKey
             advice = f"needs shards: {math.ceil(transactions / GROUP_WRITES)} on this rule, or {advice}"
     limit = GROUP_WRITES * PER_TRANSACTION * shards
     return HotKey(name, f"the busiest group of {name}", TRANSACTIONAL * transactions / shards, limit, advice)
-
-
-def _hot_indexes(model: Rules, cost: BatchCost, batches: float) -> Iterator[HotKey]:
-    """Yield index partitions that many items share: every write to one of these items is a write to the partition."""
-    for name, rule in model.projections.items():
-        for index in indexes_fed(model, rule):
-            declared = model.tables[model.entities[rule.source].table].indexes[index]
-            keys = [key for key, _ in declared.partition]
-            cases = (case.set for case in rule.action.cases if case.set.keys() & keys)
-            template = next((" ".join(case[key].text for key in keys if key in case) for case in cases), "")
-            partitions = _partitions(template)
-            if declared.local or partitions is None:  # partitions of a local index are those of the table
-                continue
-            units = cost.index_units.get((rule.source, index), 0.0) * batches / partitions
-            at_a_time = "one partition key" if partitions == 1 else f"{partitions} partition keys"
-            advice = f"writes to {index} go to {at_a_time} at a time; bucket(n) in the template multiplies this by n"
-            yield HotKey(name, f"{index} {template}", units, None, advice)
-
-
-def _partitions(template: str) -> int | None:
-    """Return how many partition keys a template has at a time: 1 for a constant or a date, n for bucket(n), else None."""
-    total = 1
-    for text in re.findall(r"\{([^}]*)\}", template):
-        bucket = re.search(r"\|\s*bucket\((\d+)\)\s*$", text)
-        if bucket:
-            total *= int(bucket[1])
-        elif not re.search(r"\|\s*date\(", text):
-            return None
-    return total
 
 
 # From recorded events, played through the real processor on tables in memory, every request counted
