@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -102,23 +102,39 @@ def parse_json(text: str, file: str) -> Part:
 KEY_TYPES = ("S", "N", "B")
 
 
+Keys = tuple[Pairs, Pairs]
+"""The attributes of a partition key and of a sort key."""
+
+
 def table_of(name: str, described: Part, ttl: str | None, stream: str | None) -> Table:
     """Return the table that `KeySchema`, `AttributeDefinitions` and the two lists of indexes describe. Raises UsageError."""
     types = {
         definition.need("AttributeName").text(): definition.need("AttributeType").one_of(*KEY_TYPES)
         for definition in described.need("AttributeDefinitions").elements()
     }
-    partition, sort = _key(described.need("KeySchema"), types)
+    return with_indexes(name, described, ttl, stream, lambda part: _key(part.need("KeySchema"), types))
+
+
+def with_indexes(
+    name: str, described: Part, ttl: str | None, stream: str | None, key_of: Callable[[Part], Keys]
+) -> Table:
+    """Return the table with its indexes; `key_of` returns the key attributes of each of them. Raises UsageError."""
+    partition, sort = key_of(described)
+    if not partition:
+        raise described.wrong("the partition key is missing")
     indexes, projected, local = {}, {}, set()
     for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
         for index in described.all(kind):
             called = index.need("IndexName").text()
-            indexes[called] = _key(index.need("KeySchema"), types)
+            indexes[called] = key_of(index)
+            if kind == "LocalSecondaryIndexes":
+                local.add(called)
+                indexes[called] = partition, indexes[called][1]
+            if not all(indexes[called][: 1 + (called in local)]):
+                raise index.wrong("a key attribute is missing")
             projected_attributes = projection(index)
             if projected_attributes != "all":
                 projected[called] = projected_attributes
-            if kind == "LocalSecondaryIndexes":
-                local.add(called)
     return Table(name, (*partition, *sort), indexes, ttl, stream, projected=projected, local=frozenset(local))
 
 
@@ -133,7 +149,7 @@ def projection(index: Part) -> str | tuple[str, ...]:
     return kind.lower()
 
 
-def _key(schema: Part, types: Mapping[str, str]) -> tuple[Pairs, Pairs]:
+def _key(schema: Part, types: Mapping[str, str]) -> Keys:
     keys: dict[str, list[tuple[str, str]]] = {"HASH": [], "RANGE": []}
     for element in schema.elements():
         name = element.need("AttributeName").text()

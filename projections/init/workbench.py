@@ -16,13 +16,14 @@ from typing import Any
 
 from projections.init.data_model import (
     KEY_TYPES,
+    Keys,
     Model,
     Part,
     Unread,
     distinguish_entities,
     entity_name,
     key_variables,
-    projection,
+    with_indexes,
 )
 from projections.init.infer import infer
 from projections.init.inferred_entities import group_of
@@ -229,7 +230,8 @@ def read_workbench(document: Part) -> Model:
     model = Model("NoSQL Workbench model", document.file, [])
     taken: list[str] = []
     for part in parts:
-        facets = _facets(part, _table(part), model)
+        table = with_indexes(part.need("TableName").text(), part, None, "NEW_AND_OLD_IMAGES", _key)
+        facets = _facets(part, table, model)
         proposal = facets.proposal(taken)
         taken += [entity.name for entity in proposal.entities]
         model.proposals.append(proposal)
@@ -239,36 +241,7 @@ def read_workbench(document: Part) -> Model:
     return model
 
 
-def _table(part: Part) -> Table:
-    partition, sort = _key(part)
-    if len(partition) != 1:
-        raise part.wrong("KeyAttributes.PartitionKey is missing")
-    indexes: dict[str, tuple[Pairs, Pairs]] = {}
-    projected: dict[str, str | tuple[str, ...]] = {}
-    local = set()
-    for kind in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
-        for index in part.all(kind):
-            called = index.need("IndexName").text()
-            indexes[called] = _key(index)
-            if kind == "LocalSecondaryIndexes":
-                local.add(called)
-                indexes[called] = (partition, indexes[called][1])
-            if not all(indexes[called][: 1 + (called in local)]):
-                raise index.wrong("KeyAttributes lacks a key attribute")
-            listed = projection(index)
-            if listed != "all":
-                projected[called] = listed
-    return Table(
-        part.need("TableName").text(),
-        (*partition, *sort),
-        indexes,
-        stream="NEW_AND_OLD_IMAGES",
-        projected=projected,
-        local=frozenset(local),
-    )
-
-
-def _key(part: Part) -> tuple[Pairs, Pairs]:
+def _key(part: Part) -> Keys:
     keys = part.need("KeyAttributes")
 
     def pairs(name: str) -> Pairs:

@@ -208,8 +208,6 @@ def _unreadable(text: str, error: MarkedYAMLError) -> UnreadableError:
         message += " (use spaces)"
     elif re.search(r"[^\"'{$ ]\{\w", written):
         message += ' (templates need quotes: "USER#{userId}")'
-    elif "'\\t'" in message:
-        message += " (indent with spaces, not tabs)"
     return UnreadableError(message, line, column)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle.oracle_rules import (
@@ -22,6 +23,8 @@ from projections.testing.oracle.oracle_rules import (
 )
 from projections.testing.oracle.oracle_templates import Entity, Table
 from projections.testing.oracle.scalar import exact, normal
+
+T = TypeVar("T")
 
 Items: TypeAlias = Mapping[str, Iterable[Image]]
 """The content of the tables: logical table name → items in wire form."""
@@ -168,7 +171,6 @@ class _Run:
         self._guards = guards
         self._settled: dict[str, dict[ItemKey, list[Contribution]]] = {}
         self._memory: dict[tuple[str, ItemKey], tuple[Image, Any]] = {}
-        self._contributed: dict[tuple[str, ItemKey], tuple[Image, list[Contribution]]] = {}
         self._incomparable: set[tuple[ItemKey, str]] = set()
         self._creators: dict[ItemKey, str] = {}
         self._occupied_by: set[tuple[ItemKey, str]] = set()
@@ -285,7 +287,7 @@ class _Run:
         for own in self._oracle.item_rules:
             for key, item, variables in sources.get(own.source.name, ()):
                 if key in then:
-                    then[key].update(self._remember(own, key, item, variables))
+                    then[key].update(self._remember(own, key, item, partial(own.result, item, variables)))
                     if isinstance(own, ComputeRule) and own.once:  # what is there stays, whatever it is
                         held = self._actual.get(key, {})
                         kept = {name: held[name] for name in own.attributes if name in held}
@@ -303,31 +305,20 @@ class _Run:
                 members.setdefault(known[0].name, []).append((key, item, known[1]))
         return members
 
-    def _remember(self, rule: Any, key: ItemKey, item: Image, variables: Mapping[str, Value]) -> Any:
+    def _remember(self, rule: Any, key: ItemKey, item: Image, compute: Callable[[], T]) -> T:
+        """Return what a rule makes of an item, computed once for each image of it."""
         remembered = self._memory.get((rule.name, key))
-        if remembered is not None and remembered[0] is item:
-            return remembered[1]
-        result = rule.result(item, variables)
-        self._memory[rule.name, key] = item, result
+        if remembered is None or remembered[0] is not item:
+            remembered = self._memory[rule.name, key] = item, compute()
+        result: T = remembered[1]
         return result
-
-    def _contributions_of(
-        self, rule: GroupRule, entity: str, key: ItemKey, item: Image, variables: Mapping[str, Value]
-    ) -> list[Contribution]:
-        """The contributions of one item, which are remembered."""
-        remembered = self._contributed.get((rule.name, key))
-        if remembered is not None and remembered[0] is item:
-            return remembered[1]
-        contributions = rule.contributions(entity, key, item, variables)
-        self._contributed[rule.name, key] = item, contributions
-        return contributions
 
     def _groups(self, rule: GroupRule, sources: Mapping[str, Any]) -> dict[ItemKey, list[Contribution]]:
         """The contributions to each target."""
         groups: dict[ItemKey, list[Contribution]] = {}
         for entity in rule.sources:
             for key, item, variables in sources.get(entity, ()):
-                for each in self._contributions_of(rule, entity, key, item, variables):
+                for each in self._remember(rule, key, item, partial(rule.contributions, entity, key, item, variables)):
                     groups.setdefault(each.target, []).append(each)
         for target, settled in self._settled.get(rule.name, {}).items():
             if not isinstance(rule, CopyRule):
@@ -360,7 +351,7 @@ class _Run:
         for key, item, variables in sorted(sources.get(rule.source.name, ()), key=lambda source: source[0]):
             reference = rule.parent_reference(item, variables)
             if reference is not None:
-                parents.setdefault(reference, self._remember(rule, key, item, variables))
+                parents.setdefault(reference, self._remember(rule, key, item, partial(rule.result, item, variables)))
         for key, item, variables in sources.get(rule.into.name, ()):
             reference = rule.references(item, variables)
             if (

@@ -38,27 +38,14 @@ class Report:
     failures: list[Outcome] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
-        self.histories += 1
-        self.writes += outcome.writes
-        self.records += outcome.records
-        self.deliveries += outcome.deliveries
-        self.calls += outcome.calls
-        self.faults += outcome.faults
-        if outcome.problems:
-            self.failures.append(outcome)
-            harm = [problem.startswith(HARM) for problem in outcome.problems]
-            self.harm += any(harm)
-            self.wrong += not all(harm)
+        harm = [problem.startswith(HARM) for problem in outcome.problems]
+        counts = outcome.writes, outcome.records, outcome.deliveries, outcome.calls, outcome.faults
+        failures = [outcome] if outcome.problems else []
+        self.merge(Report(outcome.seed, 1, *counts, wrong=int(not all(harm)), harm=int(any(harm)), failures=failures))
 
     def merge(self, other: Report) -> None:
-        self.histories += other.histories
-        self.writes += other.writes
-        self.records += other.records
-        self.deliveries += other.deliveries
-        self.calls += other.calls
-        self.faults += other.faults
-        self.wrong += other.wrong
-        self.harm += other.harm
+        for name in ("histories", "writes", "records", "deliveries", "calls", "faults", "wrong", "harm"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures = sorted([*self.failures, *other.failures], key=lambda outcome: outcome.seed)
 
 
