@@ -54,32 +54,32 @@ class Known:
 
 def implies(known: Known, pattern: Pattern) -> bool:
     """Return whether every item of which this is known matches the pattern."""
-    return all(_decided(known, condition, holds=True) for condition in pattern.conditions)
+    return all(_decide(known, condition, holds=True) for condition in pattern.conditions)
 
 
 def excludes(known: Known, pattern: Pattern) -> bool:
     """Return whether no item of which this is known matches the pattern."""
-    return any(_decided(known, condition, holds=False) for condition in pattern.conditions)
+    return any(_decide(known, condition, holds=False) for condition in pattern.conditions)
 
 
 def known_present(known: Known, name: str) -> bool:
     """Return whether every item of which this is known has a value of this name."""
-    return _decided(known, Test(name, (Exists(True),)), holds=True)
+    return _decide(known, Test(name, (Exists(True),)), holds=True)
 
 
 # --- conditions ---
 
 
-def _decided(known: Known, condition: Condition, *, holds: bool) -> bool:
+def _decide(known: Known, condition: Condition, *, holds: bool) -> bool:
     """Return whether a condition holds for every item of which this is known, or if not `holds`, whether it fails."""
     if isinstance(condition, Either):
-        branches = ([_decided(known, part, holds=holds) for part in branch] for branch in condition.branches)
+        branches = ([_decide(known, part, holds=holds) for part in branch] for branch in condition.branches)
         if any(map(all, branches)) if holds else all(map(any, branches)):
             return True
     elif _test_holds(known, condition) if holds else _test_fails(known, condition):
         return True
     return any(
-        all(_decided(known.assuming(branch, choice), condition, holds=holds) for branch in choice.branches)
+        all(_decide(known.assuming(branch, choice), condition, holds=holds) for branch in choice.branches)
         for choice in known.choices
     )
 

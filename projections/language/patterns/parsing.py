@@ -256,10 +256,10 @@ def comparison(document: Mapping[Any, Any]) -> Equals | Compares:
         except LanguageError as error:
             raise LanguageError(error.message, error.offset, (sign,)) from None
     _consistent([(sign, operand) for sign, operand in bounds if not isinstance(operand, Named)])
-    return _bounded(bounds)
+    return _comparisons(bounds)
 
 
-def _bounded(bounds: Sequence[tuple[str, Operand]]) -> Equals | Compares:
+def _comparisons(bounds: Sequence[tuple[str, Operand]]) -> Equals | Compares:
     """Return comparisons in the order of signs; a constant that a value must equal stands for itself."""
     (sign, operand), *more = bounds
     if sign == "=" and not more and not isinstance(operand, Named):
@@ -319,7 +319,7 @@ def _operator(name: str, argument: Any) -> Alternative:
                 raise LanguageError(f"exists takes true or false, not {_what(argument)}", None, (name,))
             return Exists(bool(argument))
         case "numeric":
-            return _bounded(_bounds(argument))
+            return _comparisons(_bounds(argument))
         case "anything-but":
             return AnythingBut(_unique(_exclusions(argument), _alternative_document))
     return _affix(name, argument)
