@@ -31,7 +31,6 @@ class Live:
     numbers of items (DynamoDB counts every six hours).
     """
 
-    document: Mapping[str, Any]
     program: Program
     store: DynamoDBStore
     client: Any
@@ -101,7 +100,6 @@ def connect_to(
     if wrong:
         raise UsageError(*wrong)
     return Live(
-        program.document,
         program,
         DynamoDBStore(dynamodb, names, schemas, meter),
         dynamodb,

@@ -238,9 +238,11 @@ def print_difference(out: Console, difference: Difference, old: str, new: str, *
 
 def as_markdown(difference: Difference, old: str, new: str) -> str:
     """Return a difference as Markdown."""
+    from projections.inspect.design.markdown import code_span
+
     lines: list[str] = []
     for line in _lines(difference, old, new):
-        text = "".join(_code_span(part) if code else _escape(part) for part, code in _spans(line.text))
+        text = "".join(code_span(part) if code else _escape(part) for part, code in _spans(line.text))
         match line.kind:
             case "title":
                 lines += [f"### Rules: {text}", ""]
@@ -256,13 +258,6 @@ def as_markdown(difference: Difference, old: str, new: str) -> str:
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text
-
-
-def _code_span(code: str) -> str:
-    """Return a code span of Markdown. Its fence is longer than any run of backticks in it."""
-    fence = "`" * (1 + max(map(len, re.findall("`+", code)), default=0))
-    room = " " if code.startswith("`") or code.endswith("`") else ""
-    return f"{fence}{room}{code}{room}{fence}"
 
 
 def _escape(text: str) -> str:

@@ -72,10 +72,12 @@ def _entities(design: Design) -> Iterator[str]:
 def _entity(design: Design, name: str, several: bool) -> Sequence[str]:
     declared = design.rules.entities[name]
     return (
-        _code(name),
-        _code(declared.table) if several else "",
-        _lines(f"{_code(name)} = {_code(template_text(template))}" for name, template in declared.key.items()),
-        _lines(f"{_code(name)} = {_code(template_text(template))}" for name, template in declared.index_key.items()),
+        code_span(name),
+        code_span(declared.table) if several else "",
+        _lines(f"{code_span(name)} = {code_span(template_text(template))}" for name, template in declared.key.items()),
+        _lines(
+            f"{code_span(name)} = {code_span(template_text(template))}" for name, template in declared.index_key.items()
+        ),
         _text(conditions(declared.match) or ""),
         _writer(design.creators.get(name)),
         _codes(declared.required),
@@ -84,7 +86,7 @@ def _entity(design: Design, name: str, several: bool) -> Sequence[str]:
 
 
 def _writer(rule: str | None) -> str:
-    return "the application" if rule is None else f"rule {_code(rule)}"
+    return "the application" if rule is None else f"rule {code_span(rule)}"
 
 
 def _indexes(design: Design) -> Iterator[str]:
@@ -99,19 +101,19 @@ def _indexes(design: Design) -> Iterator[str]:
 def _index(index: Index, several: bool) -> Sequence[str]:
     projection = index.keys.projection
     return (
-        _code(index.name),
-        _code(index.table) if several else "",
+        code_span(index.name),
+        code_span(index.table) if several else "",
         _key_text(index.keys.partition),
         _key_text(index.keys.sort),
         _text(projection) if isinstance(projection, str) else _codes(projection),
         "local" if index.keys.local else "global",
         _lines([_codes(index.queries), *map(_writer, index.embeds)]),
-        _lines([*map(_writer, index.rules), *(f"the application: {_code(entity)}" for entity in index.entities)]),
+        _lines([*map(_writer, index.rules), *(f"the application: {code_span(entity)}" for entity in index.entities)]),
     )
 
 
 def _key_text(attributes: KeyAttributes) -> str:
-    return _lines(f"{_code(name)} ({kind})" for name, kind in attributes)
+    return _lines(f"{code_span(name)} ({kind})" for name, kind in attributes)
 
 
 # --- access patterns ---
@@ -133,7 +135,7 @@ def _patterns(design: Design) -> Iterator[str]:
         yield _table(boards, map(_rank, ranks))
     for pattern in design.patterns:
         if not pattern.answered or pattern.plan.verdict == "filtered":
-            yield f"{_code(pattern.query.name)}: {_prose(pattern.plan.reason)}."
+            yield f"{code_span(pattern.query.name)}: {_prose(pattern.plan.reason)}."
             if pattern.proposal is not None:
                 yield _prose(f"To answer it exactly, {pattern.proposal.sentence}:")
                 yield _listing(pattern.proposal.text.rstrip("\n"), "yaml")
@@ -143,19 +145,19 @@ def _pattern(pattern: AccessPattern) -> Sequence[str]:
     query, plan = pattern.query, pattern.plan
     entities = query.entities
     asked = count_words(plan)
-    bounds = f"{_code(query.range)}: from, to" if query.range else ""
+    bounds = f"{code_span(query.range)}: from, to" if query.range else ""
     where = _text(f"where {describe(query.where)}") if query.where.conditions else ""
     order = [] if query.order is None else [f"by {query.order}" if query.order.name else str(query.order)]
     directions = ["reads backward" if read.descending else "reads forward" for read in pattern.reads if not read.get]
     return (
         _text(query.id or ""),
-        _lines([_code(query.name), _text(query.about or "")]),
-        _lines([*map(_code, entities), "read together" if len(entities) > 1 else ""]),
-        _lines([*(_code(str(field)[1:-1]) for field in query.by), bounds, where]),
+        _lines([code_span(query.name), _text(query.about or "")]),
+        _lines([*map(code_span, entities), "read together" if len(entities) > 1 else ""]),
+        _lines([*(code_span(str(field)[1:-1]) for field in query.by), bounds, where]),
         _text(f"one {entities[0]}" if query.get else f"list of {' and '.join(entities)}"),
         _lines(map(_operation, pattern.reads)),
-        _lines(_code(partition_words(read)) for read in pattern.reads),
-        _lines(_code(words) for read in pattern.reads if (words := sort_words(read))),
+        _lines(code_span(partition_words(read)) for read in pattern.reads),
+        _lines(code_span(words) for read in pattern.reads if (words := sort_words(read))),
         _lines([*map(_text, order), *directions, f"limit {query.limit}" if query.limit is not None else ""]),
         _lines(map(_text, plan.tests)),
         _codes(query.attributes) if query.attributes is not None else "all",
@@ -164,7 +166,7 @@ def _pattern(pattern: AccessPattern) -> Sequence[str]:
                 f"{_ANSWERS[plan.verdict]} {WORDS[plan.verdict]}",
                 _text(f"requests: {asked}") if pattern.reads and asked != "1" else "",
                 f"also reads {_codes(plan.others)}" if plan.others else "",
-                f"through rule {_code(plan.copy)}" if plan.copy else "",
+                f"through rule {code_span(plan.copy)}" if plan.copy else "",
             ]
         ),
     )
@@ -172,15 +174,15 @@ def _pattern(pattern: AccessPattern) -> Sequence[str]:
 
 def _operation(read: Read) -> str:
     consistent = ", consistent" if read.consistent else ""
-    return f"{'GetItem' if read.get else 'Query'} {_code(read.index or 'table')}{consistent}"
+    return f"{'GetItem' if read.get else 'Query'} {code_span(read.index or 'table')}{consistent}"
 
 
 def _rank(pattern: RankPattern) -> Sequence[str]:
     return (
-        _lines([_code(pattern.rule), _text(pattern.question)]),
-        _code(pattern.board),
-        _code(pattern.key),
-        _lines([_codes(pattern.inputs), f"{_code(pattern.by)}: the score, or the position"]),
+        _lines([code_span(pattern.rule), _text(pattern.question)]),
+        code_span(pattern.board),
+        code_span(pattern.key),
+        _lines([_codes(pattern.inputs), f"{code_span(pattern.by)}: the score, or the position"]),
         f"1 request of {pattern.items} {'item' if pattern.items == 1 else 'items'}",
         f"{pattern.requests} {'request' if pattern.requests == 1 else 'requests'}",
     )
@@ -198,17 +200,17 @@ def _writes(design: Design) -> Iterator[str]:
 
 def _write(name: str, write: WritePattern) -> Sequence[str]:
     steps, together = _lines(map(_step, write.steps)), "yes" if write.transaction else "no"
-    return _text(write.id or ""), _code(name), _text(write.about or ""), steps, together
+    return _text(write.id or ""), code_span(name), _text(write.about or ""), steps, together
 
 
 def _step(step: WriteStep) -> str:
-    text = f"{step.operation} {_code(step.entity)}"
+    text = f"{step.operation} {code_span(step.entity)}"
     if step.set:
         text += f", set {_codes(step.set)}"
     if step.condition is not None:
         text += f", if it is {step.condition}"
     if step.unchanged is not None:
-        text += f", if {_code(step.unchanged)} is unchanged"
+        text += f", if {code_span(step.unchanged)} is unchanged"
     return text
 
 
@@ -222,10 +224,10 @@ def _attributes(design: Design) -> Iterator[str]:
 
 def _attributes_of(attributes: Attributes) -> Sequence[str]:
     if attributes.rule is None:
-        return _code(attributes.entity), _codes(attributes.values), _writer(None), "with the write"
-    values = (_code(name) + (f" = {_code(how)}" if how else "") for name, how in attributes.values.items())
+        return code_span(attributes.entity), _codes(attributes.values), _writer(None), "with the write"
+    values = (code_span(name) + (f" = {code_span(how)}" if how else "") for name, how in attributes.values.items())
     when = _after(attributes.chain) if attributes.mode == "live" else _SILENT[attributes.mode]
-    return _code(attributes.entity), _lines(values), _writer(attributes.rule), when
+    return code_span(attributes.entity), _lines(values), _writer(attributes.rule), when
 
 
 def _after(rules: Sequence[str]) -> str:
@@ -250,7 +252,7 @@ def _reads(design: Design) -> Iterator[str]:
 
 def _read_cells(cost: ReadCost) -> Sequence[str]:
     return (
-        _code(cost.query),
+        code_span(cost.query),
         "unlimited" if cost.items is None else f"{cost.items:,}",
         f"{cost.bytes:,} ({'estimate' if cost.estimated else 'assumed'})",
         "strong" if cost.consistent else "eventual",
@@ -285,7 +287,7 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 def _codes(names: Iterable[str], between: str = ", ") -> str:
-    return between.join(map(_code, names))
+    return between.join(map(code_span, names))
 
 
 def _prose(text: str) -> str:
@@ -293,14 +295,15 @@ def _prose(text: str) -> str:
     parts = text.split("`")
     if len(parts) % 2 == 0:
         return _text(text)
-    return "".join(_code(part) if number % 2 else _text(part) for number, part in enumerate(parts) if part)
+    return "".join(code_span(part) if number % 2 else _text(part) for number, part in enumerate(parts) if part)
 
 
 def _text(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", printable(text))
 
 
-def _code(text: str) -> str:
+def code_span(text: str) -> str:
+    """Return a code span. Its fence is longer than any run of backticks in it."""
     safe = printable(text)
     fence = _fence(safe, 1)
     padded = f" {safe} " if safe.startswith("`") or safe.endswith("`") or not safe.strip() else safe
