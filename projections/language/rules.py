@@ -25,7 +25,7 @@ from projections.language.contribution import (
 )
 from projections.language.entity import Entity, Item, Refused, Resolve, resolver
 from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
-from projections.language.measures import EXTREMES, PICKED, TYPED, VALUES
+from projections.language.measures import EXTREMES, PICKED, TYPED
 from projections.language.syntax import name_of
 from projections.language.values import CONTEXT, Resolver, encode_order, number_text, size, valued
 
@@ -615,11 +615,6 @@ class AggregateRule(LedgerRule):
                 name = f"{function} {slot}"
                 found[name] = MemberQuery(name, slot, function in ("max", "last"), 1)
         return tuple(found.values())
-
-    @property
-    def value_slots(self) -> tuple[str, ...]:
-        """The slots whose values are counted."""
-        return tuple(dict.fromkeys(measure.slot for measure in self.measures if measure.function in VALUES))
 
     def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
         values: dict[str, Value | None] = {}
