@@ -1,0 +1,85 @@
+"""The protocol of rule versions holds in random histories. Each of its rules is needed: without it, one goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import versions
+
+GROUPS: dict[str, Any] = {"keeps": False, "other": "", "old": False, "restores": False}
+KEEPS: dict[str, Any] = {"keeps": True, "other": ""}
+
+MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+    "change the registry as read": (80, {}),
+    "clear what the old version has set": (2, {}),
+    "collect nothing of the future": (
+        45,
+        {
+            "operators": ["apply", "apply", "collect", "collect", "remove", "promote"],
+            "sleepy": 0.12,
+            "other": "",
+            "keeps": False,
+        },
+    ),
+    "counters as assumed": (0, {}),
+    "defer nothing that is kept": (39, {"keeps": True}),
+    "epochs by the clock": (86, {**GROUPS, "restores": True, "operators": ["apply"], "changes": 12, "sleepy": 0.12}),
+    "fence of copies": (8, {"other": "copy", "operators": ["apply"]}),
+    "fence of entries": (1, {}),
+    "fence of guards": (1, {}),
+    "fill before the version is ready": (3, {}),
+    "finish the promotion that was begun": (201, {"operators": ["apply", "promote", "promote"], "sleepy": 0.12}),
+    "finish when all pages are done": (100, {}),
+    "heal older promotions": (16, {}),
+    "keep what expired": (1, {}),
+    "leave pages undone": (289, {"old": True, "keeps": False, "other": "", "operators": ["apply"]}),
+    "leave what is gone": (
+        133,
+        {**KEEPS, "operators": ["apply", "repair"], "old": False, "sleepy": 0.12, "keys": [0, 1]},
+    ),
+    "mark stale versions": (0, {"old": True, "keeps": False, "other": ""}),
+    "members after the group": (
+        195,
+        {"keeps": False, "other": "", "posts": "p", "operators": ["repair"], "writes": 12},
+    ),
+    "no registry when the time is over": (
+        170,
+        {
+            "keeps": False,
+            "other": "",
+            "operators": ["apply"],
+            "sleepy": 0.25,
+            "matches": ["none", "all"],
+            "changes": 3,
+            "writes": 25,
+            "old": False,
+        },
+    ),
+    "note expiries": (13, {}),
+    "promote restored versions anew": (129, {**GROUPS, "restores": True, "operators": ["apply", "promote"]}),
+    "publish the active version": (0, {}),
+    "remove attributes of former versions": (7, {"other": "index"}),
+    "scan the copies": (9, {"other": "copy", "operators": ["apply"]}),
+    "scan the targets": (2, {}),
+    "take nothing over from stale versions": (
+        129,
+        {**KEEPS, "old": True, "matches": ["all"], "operators": ["apply"], "keys": [0, 1]},
+    ),
+    "take over before an expiry is added": (2, {"keeps": True, "matches": ["all"]}),
+    "take over what is kept": (3, {}),
+}
+"""Rules that are left out, with the history that shows it."""
+
+
+@pytest.mark.parametrize(("first", "histories"), [(0, 300), pytest.param(300, 20_000, marks=pytest.mark.deep)])
+def test_histories_end_as_the_source_items_say(first: int, histories: int) -> None:
+    assert {seed: wrong for seed in range(first, first + histories) if (wrong := versions.play(seed))} == {}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_each_rule_is_needed(mutant: str) -> None:
+    seed, aim = MUTANTS[mutant]
+    assert versions.play(seed, mutant, aim=aim)
+    assert not versions.play(seed, aim=aim)
