@@ -28,6 +28,7 @@ from projections.language.rules import (
     Condition,
     CopyRule,
     Each,
+    FlagRule,
     GuardedCopyRule,
     IndexRule,
     Measure,
@@ -40,7 +41,7 @@ from projections.language.syntax import name_of, root, steps
 from projections.language.templates import KeyPattern, Template
 from projections.language.values import wire
 
-Kind: TypeAlias = Literal["copy", "aggregate", "top", "latest", "rank", "index", "compute", "embed"]
+Kind: TypeAlias = Literal["copy", "aggregate", "top", "latest", "flag", "rank", "index", "compute", "embed"]
 
 
 def kind_of(rule: Mapping[str, Any]) -> Kind:
@@ -136,6 +137,9 @@ class Compiled:
                 return PickRule(**common, **_pick(action), limit=action["limit"], list_name=action["as"])
             case "latest":
                 return PickRule(**common, **_pick(action), limit=1, list_name=None)
+            case "flag":
+                values = {name: wire(value) for name, value in action["set"].items()}
+                return FlagRule(**common, measures=(), shards=action["shards"], values=values)
             case "rank":
                 from projections.language.ranks import compile_rule as ranked  # few rule files need it
 

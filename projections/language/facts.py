@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from projections.language.forms import Constant
 from projections.language.kinds import EVERY as EVERY
-from projections.language.kinds import AnyProjection, AnyRules, once
-from projections.language.kinds.copy import constant_words
+from projections.language.kinds import AnyProjection, AnyRules, constant_words, once
 from projections.language.patterns import Pattern, describe
 from projections.language.spelling import template_text
 from projections.language.syntax import root, steps

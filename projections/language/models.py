@@ -23,6 +23,7 @@ from projections.language.kinds.aggregate import Aggregate as Aggregate
 from projections.language.kinds.compute import Compute as Compute
 from projections.language.kinds.copy import Copy as Copy
 from projections.language.kinds.embed import Embed as Embed
+from projections.language.kinds.flag import Flag as Flag
 from projections.language.kinds.index import Index as Index
 from projections.language.kinds.rank import Rank as Rank
 from projections.language.kinds.top import Latest as Latest
@@ -34,19 +35,20 @@ def _by_kind(*actions: type[Action]) -> Mapping[str, type[Action]]:
     return {action.kind: action for action in actions}
 
 
-ACTIONS = _by_kind(Copy, Aggregate, Top, Latest, Rank, Index, Compute, Embed)
+ACTIONS = _by_kind(Copy, Aggregate, Top, Latest, Flag, Rank, Index, Compute, Embed)
 
 
 class Projection(AnyProjection):
     """One rule: its sources, and one action.
 
-    That is `copy`, `aggregate`, `top`, `latest`, `rank`, `index`, `compute` or `embed`.
+    That is `copy`, `aggregate`, `top`, `latest`, `flag`, `rank`, `index`, `compute` or `embed`.
     """
 
     copy_: Copy | None = None
     aggregate: Aggregate | None = None
     top: Top | None = None
     latest: Latest | None = None
+    flag: Flag | None = None
     rank: Rank | None = None
     index: Index | None = None
     compute: Compute | None = None

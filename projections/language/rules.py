@@ -646,6 +646,19 @@ class AggregateRule(LedgerRule):
         return values
 
 
+@dataclass(frozen=True, slots=True)
+class FlagRule(AggregateRule):
+    """Attributes that a target has while at least one source contributes: a count that is published as other values."""
+
+    values: Image
+
+    def owned(self, *images: Image | None) -> tuple[str, ...]:
+        return tuple(self.values)
+
+    def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
+        return {name: value if totals.n > 0 else None for name, value in self.values.items()}
+
+
 def rounded(total: Decimal, count: int, digits: int | None) -> str:
     """Return a total divided by a number, as text. With `digits` it is rounded once, from the exact quotient."""
     if digits is None:

@@ -7,6 +7,7 @@ method of `Action`. It is abstract, unless most kinds have the same answer: so t
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -236,10 +237,14 @@ class Result(NamedTuple):
     """What computes it: `count`, `sum`, `avg`, `negative` (a sum below 0), `computed`, `counts`."""
 
 
+def constant_words(constant: Constant) -> str:
+    return json.dumps(constant.value, ensure_ascii=False, default=str)
+
+
 def result_of(source: AttributeSource | Constant) -> Result:
     """Return what is known about a value from its source."""
     if isinstance(source, Constant):
-        return Result(next(iter(wire(source.value))), f"makes it {source.value}")
+        return Result(next(iter(wire(source.value))), f"makes it {constant_words(source)}")
     if isinstance(source, Template):
         return Result("S", "makes it of a template")
     return Result(source.type, f"computes it as {'a number' if source.type == 'N' else 'text'}", "computed")
@@ -482,8 +487,8 @@ class AnyProjection(Model):
     """A rule without what it does: its sources, and what all kinds of rules can have."""
 
     from_: SourcesForm = Field(
-        description="The entity whose items the rule reads; for aggregate, top, latest and rank also a list of entities, or "
-        "a mapping from each to its own `where`, `bind` and `each`."
+        description="The entity whose items the rule reads; for aggregate, top, latest, flag and rank also a list of "
+        "entities, or a mapping from each to its own `where`, `bind` and `each`."
     )
     where_: PatternForm | None = Field(
         default=None,

@@ -19,9 +19,9 @@ from projections.language.kinds import (
     Result,
     Sources,
     WritePath,
+    constant_words,
     result_of,
 )
-from projections.language.kinds.copy import constant_words
 from projections.language.spelling import expression_text, template_text
 from projections.language.syntax import Location, Mistake, join_names
 

@@ -21,6 +21,7 @@ from projections.language.kinds import (
     Result,
     Sources,
     WritePath,
+    constant_words,
     result_of,
     source_words,
 )
@@ -133,10 +134,6 @@ class Copy(Model, Action):
             return WritePath("guarded copy", f"1 conditional write of the copy{each}", 1)
         how = "entry, group and claim in one transaction of the ledger, then 1 write of the copy; the least source key wins"
         return WritePath("claimed copy", how, 7)
-
-
-def constant_words(constant: Constant) -> str:
-    return plain_words(constant.value)
 
 
 def is_claimed(rules: AnyRules, rule: AnyProjection) -> bool:

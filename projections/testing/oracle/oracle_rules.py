@@ -210,6 +210,20 @@ class AggregateRule(GroupRule):
         return {name: value for name, value in results.items() if value is not None}
 
 
+class FlagRule(GroupRule):
+    """`flag`: constants, while anything contributes."""
+
+    def _read(self, document: _Document) -> None:
+        self._constants = {name: wire(value) for name, value in document["set"].items()}
+        self.attributes = set(self._constants)
+
+    def _content(self, scope: Scope) -> Mapping[str, Any]:
+        return {}
+
+    def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
+        return dict(self._constants) if group else {}
+
+
 class LatestRule(GroupRule):
     """`latest`: the attributes of the first contribution."""
 
@@ -539,6 +553,8 @@ def _class_of(kind: Kind, form: _Document) -> type[GroupRule | IndexRule | Compu
             return TopRule
         case "latest":
             return LatestRule
+        case "flag":
+            return FlagRule
         case "rank":
             return RankRule
         case "index":

@@ -143,7 +143,7 @@ class _Draft:
         grouped = ACTIONS[kind].in_ledger and ACTIONS[kind].writes_items
         if "digits" in action:
             yield from (self._shards, self._digits, self._kind, self._target)
-        if grouped and "set" in action:
+        if kind == "aggregate":
             yield from (self._measure_less, self._measure_more, self._measure_otherwise, self._shards)
         if grouped and "by" in action:
             yield from (self._order, self._by)
