@@ -142,9 +142,8 @@ def _as_bad(severity: str, limit: str) -> bool:
 
 def _rows(rules: Rules) -> list[dict[str, Any]]:
     from projections.inspect.write_paths import path_of
-    from projections.language.facts import entity_key, inputs, key_text, origins, where_text
+    from projections.language.facts import chains, entity_key, inputs, key_text, origins, where_text
     from projections.language.findings.rule_facts import Facts
-    from projections.language.ownership import chains
 
     facts = Facts(rules)
     complete, keys = facts.complete, facts.target_keys

@@ -9,11 +9,11 @@ from itertools import combinations
 from typing import Any
 
 from projections.language.access.paths import TABLE
+from projections.language.facts import cycle_mistakes, ownership_mistakes
 from projections.language.forms import IndexKeys, syntax
 from projections.language.kinds import Result
 from projections.language.kinds.index import typed
 from projections.language.models import ACTIONS, Entity, Projection, Rules, Table
-from projections.language.ownership import cycle_mistakes, ownership_mistakes
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import Equals, Exists, Test
 from projections.language.questions import Query, WritePattern, WriteStep

@@ -1,28 +1,28 @@
-"""Facts about rules together: who creates items, which rules read what others write, keys and conditions in words.
+"""Facts about rules together: who creates, reads and writes what; writers, cycles and chains; keys and conditions in words.
 
-A fact about one rule is a property of its action (`kinds`), and the engine asks the compiled rules (`rules`).
-"""
+A fact about one rule is a property of its action (`kinds`), and the engine asks the compiled rules (`rules`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from projections.language.forms import Constant
 from projections.language.kinds import EVERY as EVERY
-from projections.language.kinds import AnyProjection, AnyRules, constant_words, once
+from projections.language.kinds import AnyProjection, AnyRules, once, value_words
 from projections.language.patterns import Pattern, describe
 from projections.language.spelling import template_text
-from projections.language.syntax import root, steps
+from projections.language.syntax import Location, Mistake, root, steps
 from projections.language.templates import Template
 
 # --- who creates and writes what ---
 
 
 @once
-def copied(rules: AnyRules) -> frozenset[str]:
-    """Return the entities whose items copy rules create."""
-    return frozenset(rule.into for rule in rules.projections.values() if rule.action.makes_items)
+def copies(rules: AnyRules) -> Mapping[str, str]:
+    """Return the entities whose items copy rules create, each with the rule."""
+    return {rule.into: name for name, rule in rules.projections.items() if rule.action.makes_items}
 
 
 def creates(rules: AnyRules, rule: AnyProjection) -> bool:
@@ -30,7 +30,7 @@ def creates(rules: AnyRules, rule: AnyProjection) -> bool:
     if rule.action.makes_items:
         return True
     publishes = rule.action.recorded and rule.action.writes_items
-    return publishes and rules.entities[rule.into].derived and rule.into not in copied(rules)
+    return publishes and rules.entities[rule.into].derived and rule.into not in copies(rules)
 
 
 def creators(rules: AnyRules) -> dict[str, str]:
@@ -106,7 +106,7 @@ def origins(rules: AnyRules) -> dict[str, dict[str, Origin]]:
         if creates(rules, rule):
             for attribute, value in rules.entities[rule.into].conditions.constants.items():
                 if len(steps(attribute)) == 1:
-                    found[rule.into].setdefault(root(attribute), Origin(name, constant_words(Constant(value))))
+                    found[rule.into].setdefault(root(attribute), Origin(name, value_words(Constant(value))))
     return found
 
 
@@ -157,3 +157,177 @@ def where_text(rule: AnyProjection) -> str | None:
     if len({*texts.values()}) == 1:
         return texts[rule.source]
     return "; ".join(f"{source}: {text or 'all items'}" for source, text in texts.items())
+
+
+Node: TypeAlias = tuple[str, str]
+"""(entity, attribute)."""
+
+EXISTS = "(exists)"
+"""Stands for the item itself."""
+RANK = "(rank)"
+"""Stands for the groups of a rank rule, which are in the ledger and on no item."""
+REST = "(all else)"
+"""Stands for all attributes that no rule names, where a copy has all."""
+
+
+def ownership_mistakes(rules: AnyRules) -> Iterator[Mistake]:
+    """Yield attributes with two writers, and entities with two copy rules: one mistake for each pair of writers."""
+    owners: dict[Node, Location] = {}
+    copies: dict[str, str] = {}
+    for name, entity in rules.entities.items():
+        owners.update({(name, attribute): ("entities", name) for attribute in entity.index_key})
+    for name, rule in rules.projections.items():
+        place: Location = ("projections", name)
+        shared: dict[Location, list[str]] = {}
+        for attribute in rule.action.written:
+            owner = owners.setdefault((rule.into, attribute), place)
+            if owner != place:
+                shared.setdefault(owner, []).append(attribute)
+        if rule.action.makes_items and copies.setdefault(rule.into, name) != name:
+            other = copies[rule.into]
+            message = f"{rule.into} is already created by rule {other}: an entity can have only one copy rule"
+            yield Mistake((*place, "copy", "into"), message, others=(("projections", other),))
+            shared.pop(("projections", other), None)
+        for owner, attributes in shared.items():
+            yield _two_writers(rule, (*place, *rule.action.written[attributes[0]]), owner, attributes)
+
+
+def _two_writers(rule: AnyProjection, place: Location, owner: Location, attributes: list[str]) -> Mistake:
+    section, name = owner
+    writer = f"rule {name}" if section == "projections" else f"the application (`index_key` of {name})"
+    names = [f"{rule.into}.{attribute}" for attribute in attributes]
+    listed = f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
+    message = f"{listed} already written by {writer}: an attribute can have only one writer"
+    return Mistake(place, message, at_key=True, others=(owner,))
+
+
+# --- cycles ---
+
+
+def cycle_mistakes(rules: AnyRules) -> Iterator[Mistake]:
+    """Yield attributes that depend on themselves and would change forever: one mistake for each group of rules."""
+    edges = _edges(rules)
+    reported: set[str] = set()
+    for start in edges:
+        steps = _way_back(edges, start)
+        names = [rule for _, rule in steps]
+        if not steps or reported.intersection(names):
+            continue
+        reported.update(names)
+        way = " → ".join([_shown(start), *(f"{_shown(node)} (rule {rule})" for node, rule in steps)])
+        first = next(name for name in rules.projections if name in names)
+        others = tuple(("projections", name) for name in names)
+        advice = rules.projections[first].action.advice_on_cycle(start[1]) if len(steps) == 1 else ""
+        yield Mistake(("projections", first), f"circular dependency: {way}{advice}", at_key=True, others=others)
+
+
+def _way_back(edges: dict[Node, dict[Node, str]], start: Node) -> list[tuple[Node, str]]:
+    """Return the shortest path from a node to itself as (node, rule that leads to it); empty if there is none."""
+    ways: dict[Node, list[tuple[Node, str]]] = {}
+    queue: list[tuple[Node, list[tuple[Node, str]]]] = [(start, [])]
+    for node, way in queue:
+        for following, rule in edges.get(node, {}).items():
+            if following == start:
+                return [*way, (following, rule)]
+            if following not in ways:
+                ways[following] = [*way, (following, rule)]
+                queue.append((following, ways[following]))
+    return []
+
+
+def _shown(node: Node) -> str:
+    entity, attribute = node
+    return f"{entity}{attribute if attribute.startswith('(') else '.' + attribute}"
+
+
+def _edges(rules: AnyRules) -> dict[Node, dict[Node, str]]:
+    """Return for each (entity, attribute) those that are computed from it, each with its rule."""
+    edges: dict[Node, dict[Node, str]] = {}
+    for name, pairs in _all_flows(rules).items():
+        for read, write in pairs:
+            edges.setdefault(read, {}).setdefault(write, name)
+    return edges
+
+
+def chains(rules: AnyRules) -> dict[str, tuple[str, ...]]:
+    """Return for each rule the longest chain of rules that ends with it: each writes what the next one reads.
+
+    Its length is the number of passes through the stream that the effect takes. The rules must be free of cycles.
+    """
+    ways = attribute_chains(rules)
+    return {
+        name: max((_longer(rules, ways.get(read, ()), name) for read, _ in pairs), key=len, default=(name,))
+        for name, pairs in _all_flows(rules).items()
+    }
+
+
+def attribute_chains(rules: AnyRules) -> dict[Node, tuple[str, ...]]:
+    """Return for each attribute that depends on others the longest chain of rules that ends with it, as `chains` does."""
+    into: dict[Node, list[tuple[Node, str]]] = {}
+    for name, pairs in _all_flows(rules).items():
+        for read, write in pairs:
+            into.setdefault(write, []).append((read, name))
+    known: dict[Node, tuple[str, ...]] = {}
+
+    def way_to(node: Node) -> tuple[str, ...]:
+        if node not in known:
+            ways = (_longer(rules, way_to(read), name) for read, name in into.get(node, ()))
+            known[node] = max(ways, key=len, default=())
+        return known[node]
+
+    return {node: way_to(node) for node in into}
+
+
+def _longer(rules: AnyRules, way: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """Return a chain with one more rule. Rules that write on their source items themselves do so in one write."""
+    rule, last = rules.projections[name], rules.projections[way[-1]] if way else None
+    together = last is not None and last.action.on_source and rule.action.on_source and last.source == rule.source
+    return (*way[:-1], name) if together else (*way, name)
+
+
+def _all_flows(rules: AnyRules) -> dict[str, list[tuple[Node, Node]]]:
+    """Return for each rule pairs of what it reads and computes from it; a copy of all attributes has one for each."""
+    flows: dict[str, list[tuple[Node, Node]]] = {name: [] for name in rules.projections}
+    for name, variant in rules.variants():
+        flows[name] += _flows(rules, variant)
+    known = {attribute for pairs in flows.values() for pair in pairs for _, attribute in pair} - {EXISTS}
+    owned = {(rule.into, attribute) for rule in rules.projections.values() for attribute in rule.action.written}
+    for name, rule in rules.projections.items():
+        if rule.action.copies_all:
+            free = [attribute for attribute in (*sorted(known), REST) if (rule.into, attribute) not in owned]
+            flows[name] += [((rule.source, attribute), (rule.into, attribute)) for attribute in free]
+    return flows
+
+
+def _flows(rules: AnyRules, rule: AnyProjection) -> Iterator[tuple[Node, Node]]:
+    """Yield pairs of what a rule with one source reads and computes from it, as far as the rule names them."""
+    action = rule.action
+    written = tuple(action.written) if action.writes_items else (RANK,)
+    always = {EXISTS, *_common(rules, rule)}
+    own: dict[str, set[str]] = {attribute: set() for attribute in written}
+    for part in rule.parts():
+        for attribute in part.attributes:
+            own[attribute] |= {*part.value.names}
+        if part.decides:
+            always |= {*part.value.names}
+    for attribute in (*written, *([EXISTS] if creates(rules, rule) else [])):
+        for name in sorted(always | own.get(attribute, set())):
+            begin = root(name)
+            if rule.each is None or begin != rule.each.variable:
+                yield (rule.source, begin), (rule.into, attribute)
+    references = {root(name) for name in action.matched} - {*rules.entities[rule.into].variables}
+    for attribute in written:  # another reference leads to another parent
+        for name in sorted(references):
+            yield (rule.into, name), (rule.into, attribute)
+
+
+def _common(rules: AnyRules, rule: AnyProjection) -> set[str]:
+    """Return the attributes that all results of a rule depend on."""
+    source = rules.entities[rule.source]
+    names = {name for part in rule.parts() if not part.attributes for name in part.value.names}
+    names |= {*source.conditions.names}
+    if rule.each is not None:
+        names.add(rule.each.path)
+    if not rule.action.on_source:
+        names |= {*rules.entities[rule.into].variables} - rule.bind.keys()
+    return names - {*source.variables}

@@ -830,7 +830,7 @@ FlagForm = Annotated[
     Form(
         check_flag,
         {"type": ["string", "number", "boolean", "array", "object"], "description": "A constant."},
-        lambda value: Constant(constant_value(value)),
+        lambda value: Constant(plain(wire(value))),
         constant_document,
     ),
 ]

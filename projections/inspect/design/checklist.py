@@ -16,7 +16,6 @@ from projections.language.findings.kinds import (
     FILTERED_QUERY,
     HOT_PARTITION,
     LARGE_LIST,
-    LARGE_LISTS,
     NO_TTL,
     NUMBER_DOES_NOT_FIT,
     PADDED_NUMBER,
@@ -164,7 +163,7 @@ def _writes(design: Design, review: Review) -> _Found:
 
 
 def _items(design: Design, review: Review) -> _Found:
-    wrong = _of(review, LARGE_LIST, LARGE_LISTS)
+    wrong = _of(review, LARGE_LIST)
     for query in (pattern.query for pattern in design.patterns):
         if len(query.entities) == 1 and (query.expect.bytes or 0) > ITEM_BYTES:
             size = f"{query.expect.bytes:,} bytes; the limit is {ITEM_BYTES:,}"

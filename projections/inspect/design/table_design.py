@@ -13,11 +13,19 @@ from projections.inspect.write_paths import search_index
 from projections.language.access.paths import key_variables
 from projections.language.access.plan import Query, queries_of
 from projections.language.embeds import attributes_of_child
-from projections.language.facts import Origin, creators, indexes_fed, origins, paths_read
+from projections.language.facts import (
+    EXISTS,
+    REST,
+    Origin,
+    attribute_chains,
+    creators,
+    indexes_fed,
+    origins,
+    paths_read,
+)
 from projections.language.forms import IndexKeys
 from projections.language.kinds import EVERY
 from projections.language.models import Rules
-from projections.language.ownership import EXISTS, REST, attribute_chains
 from projections.language.program import Program
 from projections.language.questions import WritePattern
 from projections.language.spelling import template_text

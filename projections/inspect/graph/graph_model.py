@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from projections.inspect.write_paths import path_of
 from projections.language.facts import (
     Origin,
+    chains,
     conditions,
-    copied,
+    copies,
     indexes_fed,
     inputs,
     origins,
@@ -19,7 +20,6 @@ from projections.language.facts import (
 from projections.language.findings.kinds import Finding
 from projections.language.kinds import WritePath
 from projections.language.models import ACTIONS, Projection, Rules
-from projections.language.ownership import chains
 from projections.language.spelling import template_text
 from projections.language.syntax import join_names
 from projections.language.templates import Template
@@ -110,11 +110,11 @@ class Graph:
 def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Graph:
     """Return the graph of valid rules, with their findings."""
     rules = rules.completed()
-    written, copies = origins(rules), copied(rules)
+    written = origins(rules)
     before, passes = inputs(rules), chains(rules)
     return Graph(
         title=title,
-        entities={name: _entity(rules, name, written[name], name in copies) for name in rules.entities},
+        entities={name: _entity(rules, name, written[name], name in copies(rules)) for name in rules.entities},
         rules={
             name: Rule(
                 name=name,

@@ -19,7 +19,7 @@ from projections.language.findings.kinds import (
     UNROUNDED_QUOTIENT,
     Remark,
 )
-from projections.language.findings.reads import Computes, Tested, offset_of
+from projections.language.findings.reads import Computes, Tested, expressions, offset_of, tests
 from projections.language.findings.rule_facts import Facts
 from projections.language.models import Compute
 from projections.language.patterns import Pattern
@@ -33,7 +33,7 @@ from projections.language.values import number_text
 def conditions(facts: Facts) -> Iterator[Remark]:
     """Yield a remark for each condition whose alternatives all have the wrong type, and for texts that mean something."""
     types = types_of(facts.rules)
-    for tested in facts.tests:
+    for tested in tests(facts.rules):
         number = types.number(tested.entity, tested.test.name)
         if number is None and all(map(_is_quoted_number, tested.test.alternatives)):
             number = types.calculated(tested.entity, tested.test.name)
@@ -231,7 +231,7 @@ def meanings(facts: Facts) -> Iterator[Remark]:
                 yield boolean(part.text, ("projections", name, *part.place))
         if isinstance(action, Compute) and action.once and not facts.made_by_rules(rule.source):
             yield from _put_again(facts, name, rule.source, action)
-    for one in facts.expressions:
+    for one in expressions(facts.rules):
         yield from _texts_in_calculation(one)
 
 

@@ -21,6 +21,7 @@ from projections.language.findings.kinds import (
     Severity,
 )
 from projections.language.findings.names import known_attributes
+from projections.language.findings.reads import reads
 from projections.language.findings.rule_facts import Facts, KeySet, Slot
 from projections.language.models import Copy, Embed, Index
 from projections.language.spelling import template_text
@@ -247,6 +248,6 @@ def _others(facts: Facts, key: KeySet) -> set[str]:
         if name != key.rule or isinstance(rule.action, Copy):
             found |= rule.action.written.keys()
     if known_attributes(facts, entity) is None:
-        found |= {read.root for read in facts.reads if read.entity == entity}
+        found |= {read.root for read in reads(facts.rules) if read.entity == entity}
         found |= set(facts.variables(entity))
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from projections.language.arithmetic import Expression
 from projections.language.attribute_types import Types, types_of
 from projections.language.findings.kinds import (
     DATE_ORDER,
@@ -54,7 +53,7 @@ def _slot(types: Types, key: KeySet, made: Made, slot: Slot) -> Iterator[Remark]
     if slot.piped("bucket") is not None:
         return
     if slot.expression is not None:
-        yield from _calculated(key, made, slot, slot.expression)
+        yield from _calculated(key, made, slot)
         return
     certain = types.number(key.source, slot.name)
     why = certain or _used(types, key, slot)
@@ -80,9 +79,9 @@ def _used(types: Types, key: KeySet, slot: Slot) -> str | None:
     return None if types.is_time(key.source, slot.name) else types.used_as_number(key.source, slot.name)
 
 
-def _calculated(key: KeySet, made: Made, slot: Slot, expression: Expression) -> Iterator[Remark]:
+def _calculated(key: KeySet, made: Made, slot: Slot) -> Iterator[Remark]:
     """Yield a remark for a calculation without padding."""
-    if expression.type == "N" and slot.origin != "each":
+    if slot.is_calculated and slot.origin != "each":
         yield Remark(
             UNPADDED_NUMBER,
             slot.place,
@@ -216,7 +215,7 @@ def _is_free(facts: Facts, types: Types, key: KeySet, slot: Slot) -> bool:
     """Return whether nothing limits the length of a value: no pipe, no listed values, and it is not part of a key."""
     return not (
         slot.origin == "key"
-        or (slot.expression is not None and slot.expression.type == "N")
+        or slot.is_calculated
         or slot.piped("truncate", "pad", "invert", "date", "bucket") is not None
         or slot.name in key.listed
         or (slot.name in facts.identifiers and not slot.star)

@@ -63,7 +63,6 @@ CLAIMED_COPY = Kind("claimed-copy", ("note",))
 COPIED_INDEX_KEY = Kind("copied-index-key", ("warning",))
 DERIVED_TTL = Kind("derived-ttl", ("warning", "note"))
 LARGE_LIST = Kind("large-list", ("note",))
-LARGE_LISTS = Kind("large-lists", ("warning",))
 WRONG_TYPE = Kind("wrong-type", ("error",))
 
 # Indexes

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from projections.language.facts import Node, copies
 from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_SPELLING, READS_GUARD, UNKNOWN_ATTRIBUTE, Remark
-from projections.language.findings.reads import Read
+from projections.language.findings.reads import Read, reads
 from projections.language.findings.rule_facts import Facts
-from projections.language.ownership import Node
 from projections.language.patterns.tree import Exists, Test
 from projections.language.syntax import root, suggest
 
@@ -16,7 +16,7 @@ from projections.language.syntax import root, suggest
 def names(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about names that rules read and write."""
     yield from _never_recognised(facts)
-    found = list(facts.reads)
+    found = list(reads(facts.rules))
     unknown = [read for read in found if _is_unknown(facts, read)]
     of_others = {(read.place, read.root) for read in found if read not in unknown}
     unknown = [read for read in unknown if not read.optional or (read.place, read.root) not in of_others]
@@ -76,7 +76,7 @@ def _guard(facts: Facts, read: Read) -> Remark:
 
 
 def _unknown(facts: Facts, read: Read) -> Remark:
-    entity, copy = read.entity, facts.copies.get(read.entity)
+    entity, copy = read.entity, copies(facts.rules).get(read.entity)
     near = suggest(read.root, [*sorted(_written_by_rules(facts, entity) or ()), *facts.variables(entity)])
     ways = [f"correct the name{near}"] if near else []
     ways.append(

@@ -15,7 +15,7 @@ from projections.language.findings.kinds import (
     Severity,
 )
 from projections.language.findings.rule_facts import Facts, KeySet, Made
-from projections.language.models import Aggregate, Projection, Rank
+from projections.language.models import Projection
 from projections.language.syntax import Location
 from projections.language.templates import Field
 
@@ -155,26 +155,18 @@ def _target(facts: Facts, key: KeySet) -> Iterator[Remark]:
 
 
 def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[Remark]:
-    if rule.kind == "copy" or not facts.variables(key.source):
+    if rule.action.makes_items or not facts.variables(key.source) or (rule.action.spread or 1) > 1:
         return
-    action = rule.action
-    sharded = action if isinstance(action, Aggregate | Rank) else None
-    if sharded is not None and sharded.shards > 1:
-        return
+    sharded = rule.action.spread is not None
     made = next((one for one in (*key.partition, *key.sort) if "bind" in one.place), key.partition[0])
     into = "one item" if few.values == 1 else f"{few.values} items"
     its = "whose ledger item accepts" if few.values == 1 else "whose ledger items each accept"
-    if sharded is not None:
+    if sharded:
         place: Location = ("projections", str(key.rule), rule.kind)
-        spread = "the totals" if isinstance(action, Aggregate) else "the counters"
-        stays = (
-            "the target stays one item"
-            if isinstance(action, Aggregate)
-            else f"a rank reads up to {2 * _SHARDS - 2} items more"
-        )
+        more = "the target stays one item" if rule.action.writes_items else "a rank reads more items"
         instead = (
-            f"if {rule.source} items change faster, spread {spread} with `shards: {_SHARDS}`: "
-            f"{_SHARDS * GROUP_TRANSACTIONS:,} a second, and {stays}"
+            f"if {rule.source} items change faster, spread the totals with `shards: {_SHARDS}`: "
+            f"{_SHARDS * GROUP_TRANSACTIONS:,} a second, and {more}"
         )
     else:
         place = made.place
@@ -188,8 +180,8 @@ def _group(facts: Facts, rule: Projection, key: KeySet, few: _Few) -> Iterator[R
         f"{few.items} contribute to {into}, {its} about {GROUP_TRANSACTIONS} transactions a second, each with up to 99 "
         "changes from one batch",
         instead,
-        at_key=sharded is not None,
-        rated=few.severity if sharded is not None else "note",
+        at_key=sharded,
+        rated=few.severity if sharded else "note",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from projections.language.arithmetic import Expression
-from projections.language.kinds import AnyProjection, AnyRules, Part
+from projections.language.kinds import AnyProjection, AnyRules, Part, listed_once
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import Test, tests_in
 from projections.language.syntax import Location, root
@@ -57,6 +57,7 @@ class Computes:
     """Whether its result must be a number."""
 
 
+@listed_once
 def reads(rules: AnyRules) -> Iterator[Read]:
     """Yield all names that rules read on items. For elements of `each` that is the path of the list."""
     tested: dict[str, list[Tested]] = {}
@@ -114,6 +115,7 @@ def offset_of(part: Part, path: str) -> int | None:
 # --- expressions ---
 
 
+@listed_once
 def expressions(rules: AnyRules) -> Iterator[Computes]:
     """Yield every expression in a rule: of measures, ranks, computed and listed attributes, and in templates."""
     for name, rule in rules.variants():
@@ -130,6 +132,7 @@ def expressions(rules: AnyRules) -> Iterator[Computes]:
 # --- conditions ---
 
 
+@listed_once
 def tests(rules: AnyRules) -> Iterator[Tested]:
     """Yield every condition in a rule, including those of cases and measures."""
     for name, rule in rules.variants():

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from projections.language.analysis import listed_values
 from projections.language.arithmetic import Expression
-from projections.language.findings.reads import Computes, Read, Tested, expressions, reads, tests
+from projections.language.facts import copies
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.models import Copy, Index, Projection, Rules, Table
 from projections.language.patterns import Pattern
@@ -38,6 +38,10 @@ class Slot:
     """Whether the key's template allows the separator in it."""
     expression: Expression | None = None
     """What it is computed with: `name` is the text of this, then."""
+
+    @property
+    def is_calculated(self) -> bool:
+        return self.expression is not None and self.expression.type == "N"
 
     def piped(self, *names: str) -> Pipe | None:
         """Return the last of its pipes with one of these names."""
@@ -167,31 +171,11 @@ class Facts:
         own = (entity for entity in self.rules.entities if not self.made_by_rules(entity))
         return frozenset(name for entity in own for name in self.variables(entity))
 
-    @cached_property
-    def reads(self) -> tuple[Read, ...]:
-        """All names that rules read on items."""
-        return tuple(reads(self.rules))
-
-    @cached_property
-    def tests(self) -> tuple[Tested, ...]:
-        """All conditions of rules."""
-        return tuple(tests(self.rules))
-
-    @cached_property
-    def expressions(self) -> tuple[Computes, ...]:
-        """All expressions and templates of values in rules."""
-        return tuple(expressions(self.rules))
-
     # Who creates what.
-
-    @cached_property
-    def copies(self) -> Mapping[str, str]:
-        """By entity whose items a copy rule creates: the rule."""
-        return {rule.into: name for name, rule in self.projections.items() if rule.action.makes_items}
 
     def made_by_rules(self, entity: str) -> bool:
         """Return whether only rules create items of the entity."""
-        return entity in self.copies or self.rules.entities[entity].derived
+        return entity in copies(self.rules) or self.rules.entities[entity].derived
 
     # Keys.
 

@@ -12,19 +12,17 @@ from projections.language.findings.kinds import (
     COPIED_INDEX_KEY,
     DERIVED_TTL,
     LARGE_LIST,
-    LARGE_LISTS,
     NOT_DERIVED,
     PADDED_NUMBER,
     SHARED_KEY,
     WRONG_TYPE,
     Remark,
 )
-from projections.language.findings.rule_facts import Facts, Slot
-from projections.language.models import Aggregate, Copy, Latest, Projection, Top
+from projections.language.findings.rule_facts import Facts
+from projections.language.models import Copy, Projection, Top
 from projections.language.rules import LIST_BYTES
 from projections.language.syntax import an, steps
 
-_ALL_LISTS = 100 * 1024
 _TEXT_BYTES, _OTHER_BYTES = 2000, 40
 
 
@@ -32,7 +30,6 @@ def targets(facts: Facts) -> Iterator[Remark]:
     """Yield remarks about targets: entity by entity, then rule by rule."""
     for name in facts.rules.entities:
         yield from _shared_key(facts, name)
-        yield from _together(facts, name)
     for name, rule in facts.variants:
         yield from _not_derived(facts, name, rule)
         yield from _padded(facts, name, rule)
@@ -68,11 +65,11 @@ def _shared_key(facts: Facts, name: str) -> Iterator[Remark]:
 
 
 def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
-    if not isinstance(rule.action, Aggregate | Top | Latest) or facts.made_by_rules(rule.into):
+    if not (rule.action.in_ledger and rule.action.writes_items) or facts.made_by_rules(rule.into):
         return
     key = facts.target_keys[name, rule.source]
     slots = [slot for made in (*key.partition, *key.sort) for slot in made.slots]
-    computed = next((slot for slot in slots if slot.piped("bucket", "date") is not None or _calculated(slot)), None)
+    computed = next((slot for slot in slots if slot.piped("bucket", "date") is not None or slot.is_calculated), None)
     if computed is not None:
         yield Remark(
             NOT_DERIVED,
@@ -82,10 +79,6 @@ def _not_derived(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
             f"if only rules write {rule.into} items, add `derived: true` to the entity",
             computed.offset,
         )
-
-
-def _calculated(slot: Slot) -> bool:
-    return slot.expression is not None and slot.expression.type == "N"
 
 
 def _padded(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
@@ -180,8 +173,11 @@ def _expiry(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:
 
 def _long_list(name: str, top: Top) -> Iterator[Remark]:
     """Yield a remark for a list that can exceed its limit, because it has many elements or long texts."""
-    texts = _long_texts(top)
-    size = top.limit * _element_bytes(top)
+    paths = [source.names for source in top.attributes.values() if source.type != "N"]
+    long = [next((path for path in names if steps(path)[-1].lower() in LONG_TEXTS), None) for names in paths]
+    texts = [path for path in long if path is not None]
+    others = len(top.attributes) - len(texts)
+    size = top.limit * (sum(map(len, top.attributes)) + _TEXT_BYTES * len(texts) + _OTHER_BYTES * others)
     if size <= LIST_BYTES:
         return
     of = f" with {' and '.join(f'`{text}`' for text in texts)}" if texts else ""
@@ -194,37 +190,6 @@ def _long_list(name: str, top: Top) -> Iterator[Remark]:
         "write units",
         "list fewer elements, or leave out attributes that readers can look up",
     )
-
-
-def _together(facts: Facts, name: str) -> Iterator[Remark]:
-    """Yield remarks for lists that together take a large part of an item, which the application also writes."""
-    lists = {rule: one.action for rule, one in facts.into(name) if isinstance(one.action, Top)}
-    size = sum(min(one.limit * _element_bytes(one), LIST_BYTES) for one in lists.values())
-    if size <= _ALL_LISTS:
-        return
-    yield Remark(
-        LARGE_LISTS,
-        ("projections", next(iter(lists)), "top"),
-        f"the lists of {', '.join(lists)} can together take {size // 1024} KB of one {name} item. An item holds 400 KB, "
-        f"including what the application writes: beyond that, the application's own updates of the item fail",
-        f"list fewer elements, or give lists an item of their own: an entity with `derived: true` under the key of {name}",
-        at_key=True,
-    )
-
-
-def _long_texts(top: Top) -> list[str]:
-    texts = (next(filter(_is_long, one.names), None) for one in top.attributes.values() if one.type != "N")
-    return [path for path in texts if path is not None]
-
-
-def _is_long(path: str) -> bool:
-    return steps(path)[-1].lower() in LONG_TEXTS
-
-
-def _element_bytes(top: Top) -> int:
-    """Return about how many bytes an element has."""
-    names, texts = top.attributes, len(_long_texts(top))
-    return sum(map(len, names)) + _TEXT_BYTES * texts + _OTHER_BYTES * (len(names) - texts)
 
 
 def _wrong_type(facts: Facts, name: str, rule: Projection) -> Iterator[Remark]:

@@ -57,7 +57,7 @@ from projections.language.rules import Each
 from projections.language.spelling import source_text
 from projections.language.syntax import Location, Mistake, written_path
 from projections.language.templates import Template
-from projections.language.values import wire
+from projections.language.values import plain_words, wire
 
 FORMAT: Final = 1
 
@@ -237,14 +237,15 @@ class Result(NamedTuple):
     """What computes it: `count`, `sum`, `avg`, `negative` (a sum below 0), `computed`, `counts`."""
 
 
-def constant_words(constant: Constant) -> str:
-    return json.dumps(constant.value, ensure_ascii=False, default=str)
+def value_words(value: Template | Expression | Constant) -> str:
+    """Return what makes a value, in the words of the rule file."""
+    return plain_words(value.value) if isinstance(value, Constant) else source_text(value)
 
 
 def result_of(source: AttributeSource | Constant) -> Result:
     """Return what is known about a value from its source."""
     if isinstance(source, Constant):
-        return Result(next(iter(wire(source.value))), f"makes it {constant_words(source)}")
+        return Result(next(iter(wire(source.value))), f"makes it {value_words(source)}")
     if isinstance(source, Template):
         return Result("S", "makes it of a template")
     return Result(source.type, f"computes it as {'a number' if source.type == 'N' else 'text'}", "computed")
@@ -755,6 +756,15 @@ def once(function: Callable[Concatenate[_R, _P], _T]) -> Callable[Concatenate[_R
         return found
 
     return cast(Callable[Concatenate[_R, _P], _T], known)
+
+
+def listed_once(function: Callable[[_R], Iterator[_T]]) -> Callable[[_R], tuple[_T, ...]]:
+    """Make a function that yields results return them all, computed once."""
+
+    def listed(rules: _R) -> tuple[_T, ...]:
+        return tuple(function(rules))
+
+    return once(listed)
 
 
 @once

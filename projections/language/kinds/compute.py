@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from projections.language.arithmetic import Expression
 from projections.language.compiling import Kind
-from projections.language.forms import AttributeName, Computed, ComputedForm, Constant, Model
+from projections.language.forms import AttributeName, ComputedForm, Constant, Model
 from projections.language.kinds import (
     AnyProjection,
     AnyRules,
@@ -19,10 +18,9 @@ from projections.language.kinds import (
     Result,
     Sources,
     WritePath,
-    constant_words,
     result_of,
+    value_words,
 )
-from projections.language.spelling import expression_text, template_text
 from projections.language.syntax import Location, Mistake, join_names
 
 
@@ -60,7 +58,7 @@ class Compute(Model, ItemAction):
 
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         for name, cases in self.set.items():
-            yield name, " or ".join(dict.fromkeys(map(computed_words, cases)))
+            yield name, " or ".join(dict.fromkeys(value_words(case.value) for case in cases))
 
     def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
         results = {name: [result_of(case.value) for case in cases] for name, cases in self.set.items()}
@@ -84,10 +82,3 @@ class Compute(Model, ItemAction):
     def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
         once = ", once" if self.once else ", if a value changes"
         return WritePath(self.kind, f"1 conditional write on the item itself{once}", 1)
-
-
-def computed_words(case: Computed) -> str:
-    """Return what a case computes, in the words of the rule file."""
-    if isinstance(case.value, Constant):
-        return constant_words(case.value)
-    return expression_text(case.value) if isinstance(case.value, Expression) else template_text(case.value)

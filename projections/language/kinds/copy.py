@@ -10,7 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from projections.language.attribute_sources import AttributeSource
 from projections.language.compiling import Kind
-from projections.language.forms import AttributeName, Constant, ConstantForm, CopyForm, Model
+from projections.language.forms import AttributeName, ConstantForm, CopyForm, Model
 from projections.language.kinds import (
     EVERY,
     Action,
@@ -21,14 +21,12 @@ from projections.language.kinds import (
     Result,
     Sources,
     WritePath,
-    constant_words,
     result_of,
     source_words,
+    value_words,
 )
-from projections.language.spelling import template_text
 from projections.language.syntax import Location, Mistake, an, root
 from projections.language.templates import Template
-from projections.language.values import plain_words
 
 
 class Copy(Model, Action):
@@ -99,7 +97,7 @@ class Copy(Model, Action):
         for name, attribute in self.carried.items():
             yield name, source_words(attribute, source)
         for name, value in self.values.items():
-            yield name, constant_words(value) if isinstance(value, Constant) else template_text(value)
+            yield name, value_words(value)
 
     def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
         return {name: result_of(value) for name, value in {**self.carried, **self.values}.items()}

@@ -17,8 +17,8 @@ from projections.language.kinds import (
     Picture,
     Result,
     Sources,
-    constant_words,
     result_of,
+    value_words,
 )
 from projections.language.syntax import Location, an, join_names
 
@@ -46,7 +46,7 @@ class Flag(Model, LedgerAction):
 
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         for name, value in self.set.items():
-            yield name, f"{constant_words(value)} while there is {' or '.join(map(an, sources))}"
+            yield name, f"{value_words(value)} while there is {' or '.join(map(an, sources))}"
 
     def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
         return {name: result_of(value) for name, value in self.set.items()}

@@ -23,7 +23,7 @@ from projections.language.kinds import (
 )
 from projections.language.ranks import MOST_DIGITS, RANK_LEVELS_IN_SHARDS, Scale
 from projections.language.spelling import expression_text
-from projections.language.syntax import Location, Mistake
+from projections.language.syntax import Location
 
 
 class Rank(Model, LedgerAction):
@@ -85,11 +85,6 @@ class Rank(Model, LedgerAction):
 
     def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
         return {}
-
-    def mistakes(self, rules: AnyRules, rule: AnyProjection) -> Iterator[Mistake]:
-        if rule.mode == "shadow":
-            message = "a rank rule cannot be in shadow mode: it writes nothing to the tables in any mode; remove this"
-            yield Mistake(("mode",), message, at_key=True)
 
     @property
     def ledger_actions(self) -> int:
