@@ -20,9 +20,8 @@ from projections.language.keys import (
 from projections.language.patterns import Pattern
 from projections.language.syntax import root
 from projections.language.templates import KeyPattern
-from projections.language.values import Resolve, Resolver, having, lookup
-
-__all__ = ["Entity", "Item", "Refused", "Resolve", "resolver", "values_to_recognise"]
+from projections.language.values import Resolve as Resolve
+from projections.language.values import Resolver, having, lookup
 
 Refused: TypeAlias = Callable[[tuple[str | int, ...], Resolve], object]
 """Is called with each part of a rule that does not apply, and with the values on which it was evaluated.

@@ -9,25 +9,9 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from projections.errors import BadInput
-from projections.language.values import EXACT, Image, Value, number_text, shown
-
-__all__ = [
-    "PARTITION_KEY_BYTES",
-    "RANGE",
-    "SORT_KEY_BYTES",
-    "Image",
-    "ItemKey",
-    "Schema",
-    "Value",
-    "check_key",
-    "check_target_key",
-    "decode_key",
-    "encode_key",
-    "escape",
-    "is_range",
-    "key_text",
-    "unescape",
-]
+from projections.language.values import EXACT, number_text, shown
+from projections.language.values import Image as Image
+from projections.language.values import Value as Value
 
 PARTITION_KEY_BYTES = 2048
 SORT_KEY_BYTES = 1024

@@ -39,10 +39,7 @@ ACTIONS = _by_kind(Copy, Aggregate, Top, Latest, Flag, Rank, Index, Compute, Emb
 
 
 class Projection(AnyProjection):
-    """One rule: its sources, and one action.
-
-    That is `copy`, `aggregate`, `top`, `latest`, `flag`, `rank`, `index`, `compute` or `embed`.
-    """
+    """One rule: its sources, and one action."""
 
     copy_: Copy | None = None
     aggregate: Aggregate | None = None

@@ -7,7 +7,6 @@ method of `Action`. It is abstract, unless most kinds have the same answer: so t
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
