@@ -698,15 +698,16 @@ class AnyRules(Model):
 
     def document(self) -> dict[str, Any]:
         """Return the canonical document, as plain JSON. The rules must be valid."""
-        rules = {
-            name: rule.model_copy(update={field_of(rule.kind): rule.action.complete(self, rule)})
-            for name, rule in self.projections.items()
-        }
-        return self.with_projections(rules).model_dump(mode="json", by_alias=True, exclude_none=True)
+        return self.completed().model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def completed(self) -> Self:
-        """Return the rules as their canonical document has them. The rules must be valid."""
-        return self.from_document(self.document())
+        """Return the rules with what follows for each from the others: claims, types. The rules must be valid."""
+        rules = {}
+        for name, rule in self.projections.items():
+            action = rule.action.complete(self, rule)
+            rules[name] = rule.model_copy(update={field_of(rule.kind): action})
+            rules[name].__dict__.pop("actions", None)
+        return self.with_projections(rules)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
