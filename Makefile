@@ -25,13 +25,13 @@ SBOM_VERSION := cyclonedx-bom>=7.5,<8
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
 
-PYTEST := $(BIN)/python -m pytest -n 4 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest --dist loadgroup -n
 
 test: lint types ## Run lint, types, and all tests except the deep ones (a few minutes)
-	$(PYTEST) -m "not deep"
+	$(PYTEST) 3 -m "not deep"
 
 deep: $(READY) $(SAM_READY) $(CHECKOV_READY) $(DOCS_READY) $(CDK_READY) ## Run the other tests: searches, long properties, deployments, runbooks
-	$(PYTEST) -m deep
+	$(PYTEST) 4 -m deep
 
 lint: $(READY) ## Check style and layout
 	$(BIN)/ruff check .

@@ -37,6 +37,18 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks for groups in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Quick tests with an emulator run in one process: to start another costs more than they do."""
+    urls = {"dynamodb_local_url", "ministack_url"}
+    emulators = {*urls, "dynamodb-local", "DynamoDB Local and moto", "MiniStack"}  # parameters of fixtures
+    for item in items:
+        if isinstance(item, pytest.Function) and not [*item.iter_markers("deep"), *item.iter_markers("xdist_group")]:
+            parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+            if urls.intersection(item.fixturenames) or emulators.intersection(map(str, parameters)):
+                item.add_marker(pytest.mark.xdist_group("emulators"))
+
+
 def started(program: Callable[[int], Program]) -> Iterator[str]:
     """Skips tests whose emulator cannot run here; where REQUIRE_EMULATORS is set, as in CI, they fail instead."""
     try:

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def examples(page: str) -> Iterator[Example]:
     base = ""
     for block in blocks(page):
         if block.language == "yaml":
-            data = YAML(typ="safe").load(block.text)
+            data = _loaded(block.text)
             if data.keys() & {"table", "tables"}:
                 base = block.text
                 before = found[-1] if block.text.startswith(LATER) else None
@@ -94,10 +95,16 @@ def examples(page: str) -> Iterator[Example]:
 
 def added(base: str, data: dict[str, Any]) -> str:
     """Return a rule file with more entities and rules, as JSON."""
-    document = YAML(typ="safe").load(base)
+    document = dict(_loaded(base))
     for part, more in data.items():
         document[part] = {**document.get(part, {}), **more}
     return json.dumps(document, indent=1)
+
+
+@cache
+def _loaded(text: str) -> dict[str, Any]:
+    document: dict[str, Any] = YAML(typ="safe").load(text)
+    return document
 
 
 def said(rules: str) -> list[str]:

@@ -231,34 +231,7 @@ def test_columns_point_into_values() -> None:
     assert problems(text)[0].startswith("4:23: entities.B.key.PK: unknown pipe")
 
 
-@given(st.text())
-@settings(max_examples=60, deadline=None)
-def test_any_text_loads_or_raises_rules_error(text: str) -> None:
-    _survives(text)
-
-
-_PIECES = [
-    "{",
-    "}",
-    "[",
-    "]",
-    ":",
-    "\n",
-    "  ",
-    "- ",
-    "&a",
-    "*a",
-    "'",
-    '"',
-    "#",
-    "|",
-    "!",
-    "%",
-    "null",
-    "1e999",
-    "\t",
-    "?",
-]
+_PIECES = [*"{}[]:\n'\"#|!%\t?", "  ", "- ", "&a", "*a", "null", "1e999"]
 
 
 @given(
@@ -294,7 +267,7 @@ _JSON = st.recursive(
 
 
 @given(st.sampled_from([path.name for path in GOOD]), st.data())
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_good_documents_with_a_part_replaced_load_or_raise_rules_error(name: str, data: st.DataObject) -> None:
     document = _DOCUMENTS[name]
     places = list(_places(document))

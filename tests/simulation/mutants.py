@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -138,9 +138,9 @@ def applied(texts: Mapping[str, str]) -> Iterator[None]:
 
 def _change(module: ModuleType, text: str, undo: ExitStack) -> None:
     """Give functions the code, and constants the values, that another text of their module has."""
-    before = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+    before = Path(str(module.__file__)).read_text(encoding="utf-8")
     codes = dict(_codes(compile(text, str(module.__file__), "exec", dont_inherit=True)))
-    for owner, statement in _changed(module, before.body, ast.parse(text).body):
+    for owner, statement in _changed(module, _parsed(before), _parsed(text), (before.split("\n"), text.split("\n"))):
         if isinstance(statement, ast.FunctionDef):
             function = _function(vars(owner)[statement.name])
             undo.callback(setattr, function, "__code__", function.__code__)
@@ -153,13 +153,20 @@ def _change(module: ModuleType, text: str, undo: ExitStack) -> None:
             setattr(owner, name, eval(compile(ast.Expression(statement.value), "", "eval"), vars(module)))
 
 
-def _changed(owner: Any, before: list[ast.stmt], after: list[ast.stmt]) -> Iterator[tuple[Any, ast.stmt]]:
-    """Yield the statements of a module and its classes that differ, each with its owner."""
+@lru_cache(20)
+def _parsed(text: str) -> list[ast.stmt]:
+    return ast.parse(text).body
+
+
+def _changed(
+    owner: Any, before: list[ast.stmt], after: list[ast.stmt], lines: tuple[list[str], list[str]]
+) -> Iterator[tuple[Any, ast.stmt]]:
+    """Yield the statements of a module and its classes of which the lines differ, each with its owner."""
     for old, new in zip(before, after, strict=True):
-        if ast.dump(old) == ast.dump(new):
+        if lines[0][old.lineno - 1 : old.end_lineno] == lines[1][new.lineno - 1 : new.end_lineno]:
             continue
         if isinstance(old, ast.ClassDef) and isinstance(new, ast.ClassDef):
-            yield from _changed(vars(owner)[new.name], old.body, new.body)
+            yield from _changed(vars(owner)[new.name], old.body, new.body, lines)
         else:
             yield owner, new
 

@@ -28,6 +28,7 @@ from projections.errors import RulesError
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.stores.memory import MemoryStore
+from projections.testing.simulation import history
 from projections.testing.simulation.campaign import Campaign
 from projections.testing.simulation.history import Setup
 from projections.testing.simulation.pools import Pools
@@ -150,16 +151,12 @@ def test_no_process_of_an_operator_activates_replaced_rules_again() -> None:
 SOUGHT = [one for one in MUTANTS if not one.rare or "RARE_MUTANTS" in os.environ]
 
 
-def test_each_mutant_applies_to_the_engine_as_it_is() -> None:
-    """The old text of each patch is there once; where it is not, the error shows it."""
-    for mutant in MUTANTS:
-        with applied(mutant.patched):
-            assert mutant.patched, mutant.name
-
-
 @pytest.mark.parametrize("mutant", SOUGHT, ids=lambda mutant: mutant.name)
-def test_a_defect_of_the_engine_is_caught(mutant: Mutant, record_property: Callable[[str, object], None]) -> None:
+def test_a_defect_of_the_engine_is_caught(
+    mutant: Mutant, record_property: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the history of its seed, or by a search, which costs more: its result is the seed to write into mutants.diff."""
+    monkeypatch.setattr(history, "RESTLESS", 5000)  # what does not end is so for certain: without the defect it ends
     number = mutant.caught(MOST)
     assert number is not None, "the simulation proves nothing about this"
     if number > 1:
@@ -212,8 +209,8 @@ def test_seed_gives_the_same_history_in_every_process() -> None:
 def test_a_history_that_goes_wrong_is_told_with_its_seed_and_its_trace() -> None:
     mutant = next(one for one in MUTANTS if one.name == "items_that_appear_are_not_healed")
     with applied(mutant.patched):
-        found = CliRunner().invoke(command, "--rules social --histories 200 --trace", standalone_mode=False)
-        again = CliRunner().invoke(command, "--rules social --histories 200 --json --trace", standalone_mode=False)
+        found = CliRunner().invoke(command, "--rules social --histories 10 --trace", standalone_mode=False)
+        again = CliRunner().invoke(command, "--rules social --histories 10 --json --trace", standalone_mode=False)
     assert found.return_value == again.return_value == 1
     document = json.loads(again.stdout)
     seed = document["failure"]["seed"]
@@ -240,10 +237,10 @@ def test_wrong_and_harm_are_counted_separately() -> None:
 
 
 def test_the_command_says_what_it_played() -> None:
-    result = CliRunner().invoke(command, "--rules social --histories 120 --jobs 2 --json", standalone_mode=False)
+    result = CliRunner().invoke(command, "--rules social --histories 51 --jobs 2 --json", standalone_mode=False)
     assert result.return_value == 0
     document = json.loads(result.stdout)
-    assert document["histories"] == 120
+    assert document["histories"] == 51
     assert document["failure"] is None
     assert document["wrong"] == document["harm"] == 0
     assert document["writes"] > 0 < document["faults"]

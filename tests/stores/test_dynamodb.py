@@ -198,8 +198,8 @@ def test_an_emulator_needs_no_credentials_and_no_region(monkeypatch: pytest.Monk
     assert client._get_credentials().access_key == "test"
 
 
-def test_tables_are_created_with_their_streams_and_deleted(request: pytest.FixtureRequest) -> None:
-    local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
+def test_tables_are_created_with_their_streams_and_deleted(dynamodb_local_url: str) -> None:
+    local = aws.client(endpoint_url=dynamodb_local_url)
     live_tables.create_table(local, "made-for-this", SCHEMAS["app"])
     table = local.describe_table(TableName="made-for-this")["Table"]
     assert table["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
@@ -209,8 +209,8 @@ def test_tables_are_created_with_their_streams_and_deleted(request: pytest.Fixtu
     assert "made-for-this" not in local.list_tables()["TableNames"]
 
 
-def test_tables_are_created_with_what_their_indexes_project(request: pytest.FixtureRequest) -> None:
-    local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
+def test_tables_are_created_with_what_their_indexes_project(dynamodb_local_url: str) -> None:
+    local = aws.client(endpoint_url=dynamodb_local_url)
     schema = SCHEMAS["projected"]
     some = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["x"]}
     live_tables.create_table(local, "projected-table", schema)
@@ -231,10 +231,12 @@ def test_tables_are_created_with_what_their_indexes_project(request: pytest.Fixt
         live_tables.delete_table(local, name)
 
 
-def test_a_missing_table_and_a_missing_index_are_misconfigurations(request: pytest.FixtureRequest) -> None:
+def test_a_missing_table_and_a_missing_index_are_misconfigurations(
+    request: pytest.FixtureRequest, dynamodb_local_url: str
+) -> None:
     with backend("dynamodb-local", request) as store, pytest.raises(Misconfigured, match="nowhere"):
         store.get(ItemKey("nowhere", "p"))
-    local = aws.client(endpoint_url=request.getfixturevalue("dynamodb_local_url"))
+    local = aws.client(endpoint_url=dynamodb_local_url)
     with pytest.raises(Misconfigured, match="prod-app"):
         over(local).get(KEY)
 

@@ -26,6 +26,7 @@ def unavailable(what: str) -> None:
     pytest.skip(what)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that look at pictures in a browser are deep."""
     for item in items:

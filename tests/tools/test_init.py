@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +53,12 @@ def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def projections(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(directory, sys.executable, "-m", "projections", *arguments)
-
-
 @pytest.mark.parametrize(
     ("name", "given"),
     [('"; touch owned; " $(touch owned).yaml', "environment"), ("'; $(shell touch owned); '.yaml", "arguments")],
 )
 def test_the_name_of_a_file_is_never_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, given: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call, name: str, given: str
 ) -> None:
     if not shutil.which("make"):
         pytest.skip("make is not on PATH")
@@ -69,21 +66,30 @@ def test_the_name_of_a_file_is_never_run(
     (tmp_path / "rules.yaml").rename(tmp_path / name)
     (tmp_path / "template.yaml").rename(tmp_path / f"t{name}")
     names = {"RULES": name, "TEMPLATE": f"t{name}", "ARTIFACTS_DIR": str(tmp_path / f"built {name}")}
-    arguments = [f"PYTHON={sys.executable}"]
+    python = tmp_path / "python"  # writes down what it is called with, and tells where the package is
+    python.write_text(
+        f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\nprintf "%s\\n" "$@" >> {tmp_path}/calls\n'
+    )
+    python.chmod(0o755)
+    arguments = [f"PYTHON={python}"]
     if given == "environment":
         for variable, value in names.items():
             monkeypatch.setenv(variable, value)
     else:
         arguments += [f"{variable}={value}" for variable, value in names.items()]
-    agrees = run(tmp_path, "make", "template-agrees", *arguments)
-    assert (agrees.returncode, agrees.stderr) == (0, "")
-    (tmp_path / "show").write_text('#!/bin/sh\nprintf "%s\\n" "$@" >> calls\n')  # in the place of Python
-    (tmp_path / "show").chmod(0o755)
-    run(tmp_path, "make", "build-WorkerFunction", *arguments, "build_python=./show")
-    calls = (tmp_path / "calls").read_text().splitlines()
-    assert calls[:4] == ["-m", "projections.deploy.package", name, names["ARTIFACTS_DIR"]]
-    wrote = run(tmp_path, "make", "template", *arguments)
-    assert (wrote.returncode, (tmp_path / "template.yaml").exists()) == (0, True), wrote.stderr
+    run(
+        tmp_path, "make", "template", "template-agrees", "build-WorkerFunction", *arguments
+    )  # ends where nothing was packed
+    calls = (tmp_path / "calls").read_text()
+    for words in (
+        ("projections", "template", "-o", "template.yaml", "--", name),
+        ("projections", "check", "--template", f"t{name}", "--", name),
+        ("projections.deploy.package", name, names["ARTIFACTS_DIR"]),
+    ):
+        assert "\n".join(["-m", *words, "-m"]) in calls
+    with chdir(tmp_path):
+        assert call("check", "--template", f"t{name}", "--", name)[0] == 0
+        assert call("template", "-o", "template.yaml", "--", name)[0] == 0
     assert not (tmp_path / "owned").exists()
 
 
@@ -94,12 +100,11 @@ def test_a_name_with_a_line_end_adds_no_line_to_a_template() -> None:
     assert line == "# Written by `projections template 'a\\u000aResources: $(touch owned)'`."
 
 
-def all_passes(directory: Path) -> None:
+def all_passes(directory: Path, call: Call) -> None:
     """check and the tests of a new project."""
-    checked = projections(directory, "check")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    agrees = projections(directory, "check", "--template", "template.yaml")
-    assert agrees.returncode == 0, agrees.stdout + agrees.stderr
+    with chdir(directory):
+        assert call("check")[0] == 0
+        assert call("check", "--template", "template.yaml")[0] == 0
     tested = run(directory, sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-q")
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
@@ -111,9 +116,9 @@ def test_a_new_project_passes_all_that_it_has(tmp_path: Path, call: Call) -> Non
     code, out, _ = call("init", tmp_path / "shop")
     assert code == 0
     assert f"cd {tmp_path / 'shop'}" in out
-    all_passes(tmp_path / "shop")
-    events = ("events/items.json", "events/later-changes.json")
-    replayed = json.loads(projections(tmp_path / "shop", "replay", *events, "--json").stdout)
+    all_passes(tmp_path / "shop", call)
+    with chdir(tmp_path / "shop"):
+        replayed = json.loads(call("replay", "events/items.json", "events/later-changes.json", "--json")[1])
     assert not replayed["quarantined"]
     assert "orderCount" in json.dumps(replayed)
     assert len((tmp_path / "shop" / "README.md").read_text().splitlines()) == 6
@@ -137,8 +142,6 @@ def test_a_forgotten_template_ends_the_build_with_the_command_that_writes_it(tmp
         pytest.skip("make is not on PATH")
     call("init", tmp_path)
     build = ("make", "template-agrees", f"PYTHON={sys.executable}")
-    agrees = run(tmp_path, *build)
-    assert (agrees.returncode, agrees.stdout, agrees.stderr) == (0, "", "")
     rules = tmp_path / "rules.yaml"
     text = rules.read_text().replace(
         "\nprojections:\n", '\n  Visit: {key: {PK: "VISIT#{id}", SK: "{at}"}}\nprojections:\n'
@@ -232,7 +235,7 @@ def test_a_proposal_for_a_table_passes_all_that_it_has(
     assert "Nothing was written to the table" in out
     assert "likeCount is the number of Like items in" in out
     assert stored("app", dynamodb_local_url) == before
-    all_passes(tmp_path / "new")
+    all_passes(tmp_path / "new", call)
     settings = (tmp_path / "new" / "samconfig.toml").read_text()
     assert "ExistingTableName=app ExistingStreamArn=arn:aws:dynamodb:" in settings
     template = (tmp_path / "new" / "template.yaml").read_text()
