@@ -83,3 +83,22 @@ def test_each_rule_is_needed(mutant: str) -> None:
     seed, aim = MUTANTS[mutant]
     assert versions.play(seed, mutant, aim=aim)
     assert not versions.play(seed, aim=aim)
+
+
+@pytest.mark.parametrize("mutant", ["", "read the registry after the commit", "scan after the switch"])
+def test_first_commit_of_a_group_during_a_switch_is_published(mutant: str) -> None:
+    """Too rare for chance: the writer has read the registry before the switch, and commits a group that no scan has seen."""
+    world = versions.World(1, mutant, GROUPS)
+    document = versions.Document("group", "none", "A", ("count",))
+    versions.drain(versions.register(versions.Process(world), document))
+    versions.drain(versions.apply(versions.Process(world), document._replace(match="all"), hold=True))
+    world.write(0, versions.Item("p", True, 1))
+    late = versions.function(versions.Process(world), world.shards[0])
+    promotion = versions.promote(versions.Process(world), 2)
+    assert [next(late), next(late)][0] == "read the registry"
+    if mutant == "scan after the switch":
+        assert [next(promotion), next(promotion)][1] == "switch"
+        versions.drain(late)
+    versions.drain(promotion)
+    versions.drain(late)
+    assert (world.targets.get("Ap") is None) == bool(mutant)
