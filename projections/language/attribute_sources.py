@@ -1,4 +1,4 @@
-"""Sources of attributes: what a copy, an embed, a `top` or a `latest` sets an attribute to.
+"""Sources of attributes: what a copy, an embed, a list or the first item sets an attribute to.
 
 A text with `{` is a template, any other a path or an expression. A path has the value itself, of any type; a template has
 text.

@@ -648,16 +648,6 @@ def read_constant(value: Any) -> Template | Constant:
     return Template.parse(value) if isinstance(value, str) else Constant(plain(wire(value)))
 
 
-def check_flag(value: Any) -> list[Mistake]:
-    if value is None or value == "":
-        return [Mistake((), f"expected a value such as true, found {shown(value)}")]
-    if isinstance(value, str) and "{" in value:
-        return [
-            Mistake((), "the value of a flag is a constant, not a template: several source items can have one target")
-        ]
-    return syntax(lambda: wire(value))
-
-
 def constant_document(value: Template | Constant) -> Any:
     return template_text(value) if isinstance(value, Template) else value.value
 
@@ -822,15 +812,6 @@ ConstantForm = Annotated[
         check_constant,
         {"description": "Text is a template; anything else a constant."},
         read_constant,
-        constant_document,
-    ),
-]
-FlagForm = Annotated[
-    Constant,
-    Form(
-        check_flag,
-        {"type": ["string", "number", "boolean", "array", "object"], "description": "A constant."},
-        lambda value: Constant(plain(wire(value))),
         constant_document,
     ),
 ]

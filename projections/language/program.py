@@ -171,25 +171,22 @@ class Program:
     @cached_property
     def recorded(self) -> Mapping[str, LedgerRule]:
         """By name: the rules that contribute to groups in the ledger."""
-        return self._of_kind(LedgerRule)
+        return {name: rule for name, rule in self.rules.items() if isinstance(rule, LedgerRule)}
 
     @cached_property
     def guarded_copies(self) -> Mapping[str, GuardedCopyRule]:
         """By name: the copies that need no ledger."""
-        return self._of_kind(GuardedCopyRule)
+        return {name: rule for name, rule in self.rules.items() if isinstance(rule, GuardedCopyRule)}
 
     @cached_property
     def on_items(self) -> Mapping[str, ItemRule]:
         """By name: the rules that write on their source items themselves."""
-        return self._of_kind(ItemRule)
+        return {name: rule for name, rule in self.rules.items() if isinstance(rule, ItemRule)}
 
     @cached_property
     def embeds(self) -> Mapping[str, EmbedRule]:
         """By name: the rules that keep attributes of a parent in its children."""
-        return self._of_kind(EmbedRule)
-
-    def _of_kind(self, kind: type[R]) -> dict[str, R]:
-        return {name: rule for name, rule in self.rules.items() if isinstance(rule, kind)}
+        return {name: rule for name, rule in self.rules.items() if isinstance(rule, EmbedRule)}
 
     # Rules by entity. Shadow rules are included only if the ledger records them.
 

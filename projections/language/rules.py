@@ -5,6 +5,7 @@ Pure. A rule that cannot be evaluated on an item raises BadInput.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -162,12 +163,12 @@ class Rule:
         """Whether it removes its attributes from items to which it does not apply any more."""
         return True
 
+    @abstractmethod
     def owned(self, *images: Image | None) -> Collection[str]:
         """Return the attributes that the rule writes on its targets, without its guard.
 
         A copy of all attributes writes those of its sources: `images` are the images to take them from.
         """
-        raise NotImplementedError
 
     def scopes(self, item: Item, refused: Refused | None = None) -> Iterable[tuple[Resolve, Resolve]]:
         """Return the scopes in which the rule applies to an item: none, one, or one per element of `each`.
@@ -209,9 +210,9 @@ class Rule:
             elif refused is not None:
                 refused(("bind",), resolve)
 
+    @abstractmethod
     def applies(self, item: Item, refused: Refused | None = None) -> bool:
         """Return whether the rule derives anything from an item of its source entity. Raises BadInput."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,13 +321,13 @@ class LedgerRule(Rule):
         return True
 
     @property
+    @abstractmethod
     def member_queries(self) -> tuple[MemberQuery, ...]:
         """The members that `published` needs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def published(self, totals: Totals, members: Members) -> dict[str, Value | None]:
         """Return the attributes of the target: value, or None where absent."""
-        raise NotImplementedError
 
     @property
     def creates(self) -> bool:
@@ -460,6 +461,7 @@ class ItemRule(Rule):
     def applies(self, item: Item, refused: Refused | None = None) -> bool:
         return any(value is not None for value in self.desired(item, refused).values())
 
+    @abstractmethod
     def desired(
         self, item: Item, refused: Refused | None = None, stored: Item | None = None
     ) -> dict[str, Value | None]:
@@ -467,7 +469,6 @@ class ItemRule(Rule):
 
         `stored` is the item as it is stored, if `item` also has what other rules are about to write.
         """
-        raise NotImplementedError
 
     def without(self, item: Item) -> dict[str, Value | None]:
         """Return the same for an item to which the rule does not apply."""

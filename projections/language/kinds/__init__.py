@@ -368,7 +368,7 @@ class Action(ABC):
 
     @property
     def members(self) -> int:
-        """The number of members in one contribution: one for a list, a latest item or a claim."""
+        """The number of members in one contribution: one for a list, the first item or a claim."""
         return int(self.recorded)
 
     @property
@@ -487,8 +487,8 @@ class AnyProjection(Model):
     """A rule without what it does: its sources, and what all kinds of rules can have."""
 
     from_: SourcesForm = Field(
-        description="The entity whose items the rule reads; for aggregate, top, latest, flag and rank also a list of "
-        "entities, or a mapping from each to its own `where`, `bind` and `each`."
+        description="The entity whose items the rule reads; for kinds that combine sources also a list of entities, "
+        "or a mapping from each to its own `where`, `bind` and `each`."
     )
     where_: PatternForm | None = Field(
         default=None,

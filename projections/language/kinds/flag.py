@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from projections.language.compiling import Kind
-from projections.language.forms import AttributeName, FlagForm, Model
+from projections.language.forms import AttributeName, Constant, Form, Model, shown, syntax
 from projections.language.kinds import (
     AnyProjection,
     AnyRules,
@@ -20,7 +20,29 @@ from projections.language.kinds import (
     result_of,
     value_words,
 )
-from projections.language.syntax import Location, an, join_names
+from projections.language.syntax import Location, Mistake, an, join_names
+from projections.language.values import plain, wire
+
+
+def _check(value: Any) -> list[Mistake]:
+    if value is None or value == "":
+        return [Mistake((), f"expected a value such as true, found {shown(value)}")]
+    if isinstance(value, str) and "{" in value:
+        return [
+            Mistake((), "the value of a flag is a constant, not a template: several source items can have one target")
+        ]
+    return syntax(lambda: wire(value))
+
+
+FlagForm = Annotated[
+    Constant,
+    Form(
+        _check,
+        {"type": ["string", "number", "boolean", "array", "object"], "description": "A constant."},
+        lambda value: Constant(plain(wire(value))),
+        lambda constant: constant.value,
+    ),
+]
 
 
 class Flag(Model, LedgerAction):
