@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from projections.engine.store import Action, Image, ItemKey, Page, Schema, Update, Value, Write
+from projections.engine.store import Image, ItemKey, Page, Schema, Update, Value, Write
 from projections.errors import ConditionFailed, StoreError, TransactionCancelled
 from projections.stores.memory import MemoryStore
 
@@ -80,7 +80,7 @@ class StoreApart:
     def write(self, write: Write) -> None:
         self._ask("write", write)
 
-    def transact(self, writes: Sequence[Action]) -> None:
+    def transact(self, writes: Sequence[Write]) -> None:
         self._ask("transact", writes)
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:

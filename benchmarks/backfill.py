@@ -119,7 +119,7 @@ def _backfill(endpoint: str, rule: str, names: dict[str, str], segments: int) ->
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     backfill = Backfill(program, store, now=lambda: datetime.now(UTC), run=at_once(3 * segments))
     started = time.perf_counter()
-    run = Runner(backfill).work(backfill.begin(segments=segments, wait=0.0))
+    run = Runner(backfill).work(backfill.begin(segments=segments))
     seconds = time.perf_counter() - started
     assert run.done
     return seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) / 1024

@@ -156,6 +156,10 @@ class Board:
     lowest: int = 0
     descending: bool = True
 
+    @property
+    def version(self) -> str:
+        return f"{self.rule}.1"
+
     def score(self, steps: int) -> Decimal:
         return Decimal(steps).scaleb(-self.decimals)
 
@@ -369,7 +373,7 @@ class Boards:
 
     def _check_all(self, current: dict[Board, list[int]]) -> None:
         """Compare every counter of every group with the scores."""
-        boards = {f"G|{board.rule}|{board.target()}": board for board in current}
+        boards = {f"G|{board.version}|{board.target()}": board for board in current}
         found: Counter[tuple[Board, int]] = Counter()
         self.groups = self.largest = 0
         for item in self._stored(current):
@@ -398,7 +402,7 @@ class Boards:
             for level in range(LEVELS):
                 prefixes = dict.fromkeys(score // 100 ** (LEVELS - level) for score in scores)
                 for some in slices(list(prefixes), 1000):
-                    keys = [group_key(board.rule, board.group(prefix, level)) for prefix in some]
+                    keys = [group_key(board.version, board.group(prefix, level)) for prefix in some]
                     yield from self.store.get_many(keys).values()
 
 

@@ -27,7 +27,7 @@ from projections.aws.clients import client
 from projections.aws.live_tables import create_table, delete_table
 from projections.engine.guards import Identity
 from projections.engine.ledger_items import group_at, group_key, member_key, members_key
-from projections.engine.registry import LIVE, Registered, RegistrySnapshot
+from projections.engine.registry import RegistrySnapshot, Version
 from projections.engine.running import at_once
 from projections.engine.store import Image, ItemKey, Page, Schema
 from projections.language.contribution import canonical_text
@@ -136,15 +136,15 @@ def measure(endpoint: str, items: int, rounds: int = 3) -> Iterator[Verified]:
             _fill(dynamodb, names["main"], items)
             store = DynamoDBStore(dynamodb, names, schemas)
             backfill = Backfill(program, store, now=lambda: datetime.now(UTC), run=at_once(3 * SEGMENTS))
-            Runner(backfill).work(backfill.begin(segments=SEGMENTS, wait=0.0))
-            snapshot = backfill.registry.read()
+            Runner(backfill).work(backfill.begin(segments=SEGMENTS))
+            snapshot, maintained = backfill.registry.current()
             scanned, verified, read = float("inf"), float("inf"), 0
             for _ in range(rounds):
                 seconds, count = _plain_scan(by_hand, names["main"])
                 assert count == items
                 scanned = min(scanned, seconds)
                 with Scratch() as scratch:
-                    one = Verification(Scope(program, snapshot), store, scratch, threads=SEGMENTS, patience=0.0)
+                    one = Verification(Scope(maintained, snapshot), store, scratch, threads=SEGMENTS, patience=0.0)
                     started = time.perf_counter()
                     one.all()
                     verified = min(verified, time.perf_counter() - started)
@@ -184,8 +184,8 @@ class _MadeUp:
             newest = [{"M": {"userId": {"S": f"{one:07}"}}} for one in self._likes(number)[:-4:-1]]
             count = {"N": str(len(self._likes(number)))}
             guards = {
-                self._guards.name(rule): self._guards.stamp(rule, key, group_at(0, 1), n=len(self._likes(number)))
-                for rule in ("likes", "newest")
+                self._guards.name(rule): self._guards.stamp(rule, key, group_at(1, 1), n=len(self._likes(number)))
+                for rule in ("likes.1", "newest.1")
             }
             return [{**item, "likeCount": count, "newest": {"L": newest}, **guards}]
         target = encode_key(key)
@@ -195,7 +195,7 @@ class _MadeUp:
                 "n": {"N": str(len(self._likes(number)))},
                 "version": {"N": "1"},
             }
-            for rule in ("likes", "newest")
+            for rule in ("likes.1", "newest.1")
         ]
 
     def _likes(self, post: int) -> range:
@@ -214,7 +214,7 @@ class _MadeUp:
         members: list[Image] = []
         for (rule, target, member), payload in evaluated.payloads.items():
             order = member.partition("|")[2]
-            sort = member_key(rule, target, 0, member, source).sort or ""
+            sort = member_key(rule, target, member, source).sort or ""
             members.append(
                 {
                     "pk": {"S": members_key(rule, target)},
@@ -230,10 +230,13 @@ class _MadeUp:
 
 def _made_up(items: int) -> float:
     """Memory above idle, in MB, of a verification of so many items."""
-    program = Program.from_document(loads(_HEAD + _COUNT + _NEWEST).document())
-    rules = {name: Registered(rule.fingerprint, LIVE) for name, rule in program.rules.items()}
-    identity = Identity("benchmark", (b"secret",))
-    scope = Scope(program, RegistrySnapshot(1, program.fingerprint, frozenset(), rules, identity))
+    packaged = Program.from_document(loads(_HEAD + _COUNT + _NEWEST).document())
+    documents = {name: packaged.closed_document(name) for name in packaged.rules}
+    program = Program.assembled(packaged, {f"{name}.1": (document, True) for name, document in documents.items()})
+    versions = [Version(name, 1, rule.fingerprint, "active", True, 1, 1) for name, rule in packaged.rules.items()]
+    known = {version.name: version for version in versions}
+    snapshot = RegistrySnapshot(1, {}, known, Identity("benchmark", (b"secret",)), packaged.guard_prefix)
+    scope = Scope(program, snapshot)
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with Scratch() as scratch:
         store: Any = _MadeUp(scope, items)

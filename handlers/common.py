@@ -54,7 +54,7 @@ def tell(
     for what, (times, key) in healing.items():
         logger.warning("healed: %s", what, extra={"times": times, "key": key})
     for trace in internal:
-        logger.error("internal error in a batch, which was then applied record by record", extra={"trace": trace})
+        logger.error("internal error in a batch", extra={"trace": trace})
     for reason, requests in throttled.items():
         logger.warning("throttled: %s", reason, extra={"requests": requests})
     limits = f"; throttled: {', '.join(throttled)}" if throttled else ""

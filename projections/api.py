@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from projections.access.answers import Answer
     from projections.access.item_reader import ItemReader
     from projections.access.ranking import Ranking
+    from projections.engine.registry import RegistrySnapshot
     from projections.engine.rejections import Rejected
     from projections.engine.store import Store
     from projections.inspect.explain.item_facts import ItemExplanation
     from projections.language.findings.kinds import Finding
     from projections.language.program import Program
+    from projections.operations.backfill.runner import Runner
     from projections.operations.health import LedgerStatus
     from projections.operations.verify.drift import Drift
 
@@ -33,6 +35,7 @@ __all__ = [
     "BackfillResult",
     "RedriveResult",
     "VerifyResult",
+    "apply",
     "ask",
     "backfill",
     "explain_item",
@@ -225,36 +228,67 @@ class BackfillResult:
         return self.complete and not (self.failed or self.rejected or self.withheld)
 
 
-def backfill(
+def apply(
     store: Store,
     rules: RuleSet,
     *,
-    only: Iterable[str] = (),
+    retire: Mapping[str, str] | None = None,
+    hold: bool = False,
     segments: int = 4,
     max_writes: int | None = None,
-    wait: float = 60.0,
     allow_delete: bool = False,
     restart: bool = False,
     dry_run: bool = False,
 ) -> BackfillResult:
-    """Project the items that the tables contain already, while the application writes.
+    """Register new and changed rules, fill them from the items that the tables contain, and publish them.
 
-    `only` selects some of the rules, as `--select` does. `max_writes` limits the writes per second, `wait` is how many
-    seconds a function runs at most, which is how long changed rules wait for functions that use the old ones. Raises
+    The application may write meanwhile, and rules that do not change publish as before. `retire` says whether to `remove` or
+    to `keep` the values of rules that the file lacks. With `hold`, filled versions are not published. `max_writes` limits
+    the writes per second. Raises Misconfigured, also for rules whose fate is not said.
+    """
+    from projections.operations.backfill.runner import Runner, backfill_with_threads
+
+    operation = backfill_with_threads(rules.program, store, segments=segments, rate=max_writes, dry=dry_run)
+    runner = Runner(operation)
+    if dry_run:
+        snapshot, _ = operation.registry.preview(rules.program, retire, hold=hold)
+        phases, complete = runner.rehearse(operation.unrecorded_run(snapshot, segments)), not runner.failed
+    else:
+        run = operation.apply(
+            rules.program, retire, hold=hold, segments=segments, allow_delete=allow_delete, restart=restart
+        )
+        run = runner.work(run) if run is not None else None
+        phases, complete = (operation.report(run), run.done) if run is not None else ({}, True)
+        snapshot = operation.registry.read_or_create()
+    return _result(snapshot, phases, runner, complete=complete)
+
+
+def backfill(
+    store: Store,
+    rules: RuleSet,
+    *,
+    segments: int = 4,
+    max_writes: int | None = None,
+    allow_delete: bool = False,
+    restart: bool = False,
+) -> BackfillResult:
+    """Refresh everything that depends on the items of the tables, under all versions in the registry.
+
+    For a stream that was off for longer than it keeps records. It publishes no version that is not published. Raises
     Misconfigured.
     """
     from projections.operations.backfill.runner import Runner, backfill_with_threads
 
-    names = _select(rules, only)
-    operation = backfill_with_threads(rules.program, store, segments=segments, rate=max_writes, dry=dry_run)
+    operation = backfill_with_threads(rules.program, store, segments=segments, rate=max_writes)
     runner = Runner(operation)
-    if dry_run:
-        phases = runner.rehearse(operation.unrecorded_run(names, segments))
-        complete, snapshot = not runner.failed, operation.registry.preview()
-    else:
-        run = operation.begin(rules=names, segments=segments, wait=wait, allow_delete=allow_delete, restart=restart)
-        run = runner.work(run)
-        phases, complete, snapshot = operation.report(run), run.done, operation.registry.read_or_create()
+    run = runner.work(operation.begin(promotes=False, segments=segments, allow_delete=allow_delete, restart=restart))
+    snapshot = operation.registry.read_or_create()
+    return _result(snapshot, operation.report(run), runner, complete=run.done)
+
+
+def _result(
+    snapshot: RegistrySnapshot, phases: Mapping[str, Counter[str]], runner: Runner, *, complete: bool
+) -> BackfillResult:
     by_rule: dict[str, Counter[str]] = {}
     counts: Counter[str] = Counter()
     for name, number in (pair for counted in phases.values() for pair in counted.items()):
@@ -262,7 +296,7 @@ def backfill(
         (by_rule.setdefault(rule, Counter()) if rule else counts)[what] += number
     return BackfillResult(
         complete,
-        {name: known.state for name, known in snapshot.rules.items()},
+        {name: known.state for name, known in snapshot.versions.items()},
         dict(counts),
         {name: dict(counted) for name, counted in by_rule.items()},
         dict(runner.failed),
@@ -389,7 +423,7 @@ def redrive(
 
     program = rules.program
     reader = Reader(program.tables, tables or {name: name for name in program.tables})
-    work = Redrive(program, DryStore(store) if dry_run else store, run=at_once(10), dry=dry_run)
+    work = Redrive(program, DryStore(store) if dry_run else store, run=at_once(10))
     answers = work.work(reader.text(text, f"message {number}") for number, text in enumerate(messages))
     reasons_by_message = {
         number: tuple(f"{about}: {text}" if about else text for about, texts in answer.left.items() for text in texts)

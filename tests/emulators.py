@@ -110,7 +110,7 @@ def free_port() -> int:
 def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     for _ in range(600):
         if process.poll() is not None:
-            raise Unavailable(f"{process.args} ended at once: {log.read_text(errors='replace')[-2000:]}")
+            raise Unavailable(f"{process.args!r} ended at once: {log.read_text(errors='replace')[-2000:]}")
         try:
             urllib.request.urlopen(url, timeout=2)
         except urllib.error.HTTPError:
@@ -119,7 +119,7 @@ def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
             time.sleep(0.1)
         else:
             return
-    raise Unavailable(f"{process.args} does not answer: {log.read_text(errors='replace')[-2000:]}")
+    raise Unavailable(f"{process.args!r} does not answer: {log.read_text(errors='replace')[-2000:]}")
 
 
 def _installed(name: str, install: Callable[[Path], None]) -> Path:

@@ -63,6 +63,10 @@ RULES: Mapping[str, Any] = {
         },
     },
 }
+MORE = {**RULES, "projections": {**RULES["projections"]}}
+MORE["projections"]["newest"] = json.loads(
+    json.dumps(RULES["projections"]["newest"]).replace('"limit": 2', '"limit": 3')
+)
 
 
 def record(event: str, new: Mapping[str, Any] | None, old: Mapping[str, Any] | None = None, **more: Any) -> Any:
@@ -170,22 +174,28 @@ def scenario() -> Scenario:
     return found
 
 
-def test_a_backfill_projects_what_was_there_and_makes_rules_live() -> None:
+def test_apply_projects_what_was_there_and_publishes_the_rules() -> None:
     rules = projections.from_dict(RULES)
     store = MemoryStore({**rules.program.tables, "ledger": LEDGER_SCHEMA})
     store.put("main", {"PK": {"S": "POST#p"}, "SK": {"S": "METADATA"}, "title": {"S": "Notes"}})
     store.put("main", {"PK": {"S": "POST#p"}, "SK": {"S": "COMMENT#c"}, "stars": {"N": "4"}, "at": {"S": "2026"}})
-    dry = projections.backfill(store, rules, dry_run=True)
+    dry = projections.apply(store, rules, dry_run=True)
     assert (dry.ok, dry.counts["items"] > 0, projections.status(store, rules).epoch) == (True, True, None)
-    done = projections.backfill(store, rules, wait=0)
+    done = projections.apply(store, rules)
     assert done.ok
     assert done.complete
-    assert set(done.rules.values()) == {"live"}
+    assert done.rules == {f"{name}.1": "active" for name in rules.program.rules}
     image = store.get(ItemKey("main", "POST#p", "METADATA"))
     assert image is not None
     assert image["comments"] == {"N": "1"}
     assert projections.verify(store, rules, patience=0).ok
-    assert projections.status(store, rules).rules == done.rules
+    assert projections.status(store, rules).versions == done.rules
+    held = projections.apply(store, projections.from_dict(MORE), hold=True)
+    assert (held.ok, held.rules["newest.1"], held.rules["newest.2"]) == (True, "active", "ready")
+    projections.apply(store, projections.from_dict(MORE))
+    states = projections.status(store, rules).versions
+    assert (states["newest.1"], states["newest.2"]) == ("standby", "active")
+    assert projections.backfill(store, rules).ok
 
 
 def test_verify_returns_drift_and_repair_what_is_left(scenario: Scenario) -> None:

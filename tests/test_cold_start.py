@@ -44,7 +44,6 @@ NEVER = (
     "rich",
     "ruamel",
     "s3transfer",
-    "projections.engine.rebuild",
     "projections.engine.refresh",
     "projections.language.findings",
     "projections.language.loader",

@@ -13,6 +13,7 @@ from projections.access.look import Look, Steps
 from projections.access.own_reads import own_read, without_guards
 from projections.access.waiting import look_at
 from projections.engine.records import is_value
+from projections.engine.registry import RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Schema, Value
 from projections.errors import TransactionCancelled, Transient, UsageError
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, encode_key, key_text
@@ -94,14 +95,16 @@ class ItemReader:
         self._session = session
         self._clock = clock
         self._sleep = sleep
+        self._registry: RegistrySnapshot | None = None
+        """As the last read with `own` found it. Each read verifies it in its transaction."""
 
     def read(self, key: Key, own: Iterable[Key] = ()) -> ReadItem | None:
         """Return an item without guards, strongly consistent; None if there is none.
 
         With `own`, the keys of source items that the caller has just written, `count`, `sum` and `avg` include these items
         as they are now, whether the functions have processed them or not. An item that rules create is returned before they
-        have created it. One GetItem; with `own` a TransactGetItems and a BatchGetItem. Raises UsageError, Transient and
-        Misconfigured.
+        have created it. One GetItem; with `own` a TransactGetItems and a BatchGetItem, and one more request the first time
+        and after a change of the rules. Raises UsageError, Transient and Misconfigured.
         """
         place = self._session.key(key)
         sources = [self._session.key(own_key, f"own[{number}]") for number, own_key in enumerate(_keys_of(own, "own"))]
@@ -109,7 +112,7 @@ class ItemReader:
             image = self._session.reads.get(place)
             return None if image is None else ReadItem(self._session.show(without_guards(self._program, image)))
         self._need_ledger("own")
-        answer = self._run(own_read(self._program, place, sources))
+        answer, self._registry = self._run(own_read(self._program, place, sources, self._registry))
         if answer.image is None:
             return None
         return ReadItem(self._session.show(answer.image), answer.corrected, answer.uncorrected)

@@ -12,9 +12,9 @@ from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from projections.engine.application import ApplicationItems
-from projections.engine.groups import Group, successor, sum_group
+from projections.engine.groups import Group, sum_group
 from projections.engine.guards import Guards
-from projections.engine.ledger_items import CLOSED, SHARD_COUNT, Target, group_key
+from projections.engine.ledger_items import SHARD_COUNT, Target, group_key
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput, Transient
@@ -45,38 +45,36 @@ Steps: TypeAlias = Generator[Needed, Mapping[ItemKey, Image], T]
 
 
 class GroupReads:
-    """The keys of groups, until a read has shown all their shards in their open generations."""
+    """The keys of groups, until a read has shown all their shards."""
 
     def __init__(self, targets: Iterable[tuple[LedgerRule, str]]) -> None:
         self._shards = {(rule.name, target): rule.shards_of(target) for rule, target in targets}
-        self._generations = dict.fromkeys(self._shards, 0)
 
     def keys(self) -> list[ItemKey]:
-        return [key for target in self._generations for key in self._of(target)]
+        return [key for target in self._shards for key in self._of(target)]
 
     def _of(self, target: Target) -> list[ItemKey]:
-        return [group_key(*target, self._generations[target], shard) for shard in range(self._shards[target])]
+        return [group_key(*target, shard) for shard in range(self._shards[target])]
 
     def complete(self, items: Mapping[ItemKey, Image]) -> bool:
-        """Return whether these items have all groups as a whole. If not, `keys` has more, or others."""
+        """Return whether these items have all groups as a whole. If not, `keys` has more."""
         whole = True
-        for target, generation in self._generations.items():
-            first = items.get(group_key(*target, generation))
-            if first is None:
-                continue
-            if CLOSED in first:
-                self._generations[target] = successor(generation, first)
-                whole = False
+        for target, known in self._shards.items():
+            first = items.get(group_key(*target), {})
             shards = int(Decimal(first[SHARD_COUNT]["N"])) if SHARD_COUNT in first else 1
-            if shards > self._shards[target]:
+            if shards > known:
                 self._shards[target] = shards
                 whole = False
         return whole
 
-    def groups(self, items: Mapping[ItemKey, Image]) -> dict[Target, Group]:
+    def groups(self, items: Mapping[ItemKey, Image], registry: RegistrySnapshot | None = None) -> dict[Target, Group]:
+        """Return the groups that items which were read make up."""
         return {
-            target: sum_group(generation, [items[key] for key in self._of(target) if key in items])
-            for target, generation in self._generations.items()
+            target: sum_group(
+                registry.promotion(target[0]) if registry is not None else 0,
+                [items[key] for key in self._of(target) if key in items],
+            )
+            for target in self._shards
         }
 
 
@@ -105,9 +103,35 @@ class Look:
 
 
 def is_deployed(registry: RegistrySnapshot, rule: Rule) -> bool:
-    """Return whether this version of a rule is active, or functions have worked with it."""
-    known = registry.active.get(rule.name)
-    return (known is not None and known.fingerprint == rule.fingerprint) or registry.is_provisional(rule)
+    """Return whether a rule in this form is published, or will be when it is filled. Its name is that of `as_registered`."""
+    version = registry.versions.get(rule.name) or registry.active.get(rule.name)
+    return version is not None and version.state in ("active", "filling") and version.fingerprint == rule.fingerprint
+
+
+def is_published(registry: RegistrySnapshot, rule: Rule) -> bool:
+    """Return whether a rule is published in this form."""
+    return registry.publishes(rule) and is_deployed(registry, rule)
+
+
+def as_registered(program: Program, registry: RegistrySnapshot) -> Program:
+    """Return the program with the names that its rules have in the registry, as far as functions work with them."""
+    names = {
+        version.rule: version.name
+        for version in sorted(registry.maintained, key=lambda version: version.state == "active")
+        if version.recorded and version.rule in program.rules
+        if program.rules[version.rule].fingerprint == version.fingerprint
+    }
+    known = _REGISTERED.get(id(program))
+    if known is not None and known[0] is program and known[1] == names:
+        return known[2]
+    projections = {names.get(name, name): rule for name, rule in program.document["projections"].items()}
+    registered = Program.from_document({**program.document, "projections": projections})
+    _REGISTERED.clear()
+    _REGISTERED[id(program)] = program, names, registered
+    return registered
+
+
+_REGISTERED: dict[int, tuple[Program, dict[str, str], Program]] = {}
 
 
 def application_items(program: Program, guards: Guards) -> ApplicationItems:

@@ -27,22 +27,34 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple
 
-from projections.access.look import MOST_TOGETHER, GroupReads, Needed, Steps, Traced, again, application_items
-from projections.engine.changes import WIDE, generation_of
+from projections.access.look import (
+    MOST_TOGETHER,
+    GroupReads,
+    Needed,
+    Steps,
+    Traced,
+    again,
+    application_items,
+    as_registered,
+    is_published,
+)
+from projections.engine.changes import WIDE
 from projections.engine.groups import Group
 from projections.engine.guards import Guards
 from projections.engine.indexes import index_write
 from projections.engine.ledger_items import Entry, Target, entry_key
-from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
+from projections.engine.registry import REGISTRY, RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Value
-from projections.errors import BadInput, UsageError
+from projections.errors import BadInput, Transient, UsageError
 from projections.language.contribution import Contributed
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Entity, Item
 from projections.language.keys import encode_key
 from projections.language.program import Program, writing
-from projections.language.rules import AggregateRule, LedgerRule, Rule, Totals
+from projections.language.rules import AggregateRule, LedgerRule, Rule, Totals, public_name
 from projections.language.syntax import an
+
+_MOST_TRIES = 5
 
 CORRECTED = ("count", "sum", "avg")
 """The functions of measures that follow from totals."""
@@ -77,8 +89,35 @@ class _Own(NamedTuple):
         return self.now.get(rule, {}).get(key, _NOTHING), held
 
 
-def own_read(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> Steps[OwnRead]:
-    """Read an item with aggregates that include these source items as they are. Raises UsageError, and Transient."""
+def own_read(
+    program: Program, key: ItemKey, own: Sequence[ItemKey], known: RegistrySnapshot | None = None
+) -> Steps[tuple[OwnRead, RegistrySnapshot | None]]:
+    """Read an item with aggregates that include these source items as they are, and the registry.
+
+    `known` is the registry as the last call returned it: without it, the registry is read first. Raises UsageError, and
+    Transient.
+    """
+    registry = known
+    if registry is None:
+        items = yield Needed([REGISTRY])
+        registry = _registry_in(items)
+    for _ in range(_MOST_TRIES):
+        registered = as_registered(program, registry) if registry is not None else program
+        answer, now = yield from _own_read(registered, registry, key, own)
+        if answer is not None:
+            return answer, now
+        registry = now
+    raise Transient("the registry keeps changing")
+
+
+def _registry_in(items: Mapping[ItemKey, Image]) -> RegistrySnapshot | None:
+    return RegistrySnapshot.read(items[REGISTRY]) if REGISTRY in items else None
+
+
+def _own_read(
+    program: Program, registry: RegistrySnapshot | None, key: ItemKey, own: Sequence[ItemKey]
+) -> Steps[tuple[OwnRead | None, RegistrySnapshot | None]]:
+    """Read an item as `own_read`, by the versions in a registry. Return None if it has changed, and the registry."""
     own = list(dict.fromkeys(own))
     rules = _rules_between(program, key, own)
     text = encode_key(key)
@@ -89,13 +128,15 @@ def own_read(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> Steps[Ow
             f"this read needs {number} items of the ledger, and a transaction reads {MOST_TOGETHER}. Pass fewer own keys"
         )
     items = yield from again(reads, [REGISTRY, *entries.values()], together=True)
-    groups = reads.groups(items)
+    now = _registry_in(items)
+    if now != registry:
+        return None, now
+    groups = reads.groups(items, registry)
     stored = yield Needed([*own, key])
     sources = [
         _Own(*_contribute(program, own_key, stored.get(own_key)), Entry.read(items[at]) if at in items else None)
         for own_key, at in entries.items()
     ]
-    registry = RegistrySnapshot.read(items[REGISTRY]) if REGISTRY in items else None
     image = stored.get(key)
     recognised = program.recognise(key, image) if image is not None else None
     values: dict[str, Value | None] = {}
@@ -107,7 +148,9 @@ def own_read(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> Steps[Ow
             continue
         images = [image, *_images_of(program, rule, own, stored)]
         if not isinstance(rule, LedgerRule):
-            uncorrected |= dict.fromkeys(rule.owned(*images), f"{rule.name} is a rule of the kind {rule.kind}")
+            uncorrected |= dict.fromkeys(
+                rule.owned(*images), f"{public_name(rule.name)} is a rule of the kind {rule.kind}"
+            )
             continue
         target = (rule.name, text)
         reason = _reason(program, rule, registry, groups[target], [source.of(target) for source in sources], sources)
@@ -122,14 +165,14 @@ def own_read(program: Program, key: ItemKey, own: Sequence[ItemKey]) -> Steps[Ow
         values |= corrected
         uncorrected |= reasons
     if not created if image is None else _is_emptied(program, key, image, registry, numbers):
-        return OwnRead(None, (), {})
+        return OwnRead(None, (), {}), registry
     shown = dict(created if image is None else without_guards(program, image))
     for name, value in values.items():
         shown.pop(name, None)
         if value is not None:
             shown[name] = value
     uncorrected = {**_set_later(program, key, image, shown, registry, rules, uncorrected), **uncorrected}
-    return OwnRead(shown, tuple(sorted(values)), uncorrected)
+    return OwnRead(shown, tuple(sorted(values)), uncorrected), registry
 
 
 def _images_of(program: Program, rule: Rule, own: Sequence[ItemKey], stored: Mapping[ItemKey, Image]) -> list[Image]:
@@ -154,9 +197,9 @@ def _set_later(
     reasons: dict[str, str] = {}
     guards = Guards(program, registry.identity)
     for rule in program.ledger_rules_into.get(item.entity.name, ()):
-        publishes = rule.mode != "shadow" and not rule.claimed and registry.state(rule) == LIVE
+        publishes = not rule.held and not rule.claimed and is_published(registry, rule)
         if publishes and rule not in rules and guards.read(rule.name, key, image) is None:
-            reasons |= dict.fromkeys(rule.owned(), f"{rule.name} sets it when it sees the item")
+            reasons |= dict.fromkeys(rule.owned(), f"{public_name(rule.name)} sets it when it sees the item")
     for embed in program.embeds_into.get(item.entity.name, ()):
         if guards.read(embed.name, key, image) is None and _refers(embed, item):
             reasons |= dict.fromkeys(embed.owned(), f"{embed.name} sets it from other items")
@@ -200,7 +243,7 @@ def _contribute(
     rules of which that is not known, with the reason.
     """
     unknown = {
-        rule.name: f"{rule.name} reads items of {entity.name}, which rules create"
+        rule.name: f"{public_name(rule.name)} reads items of {entity.name}, which rules create"
         for entity in program.entities_at(key)
         for rule in program.ledger_rules.get(entity.name, ())
         if entity.owned_by_rules
@@ -220,14 +263,14 @@ def _contribute(
         with suppress(BadInput):
             rule.contributions(Item(item.entity, key, item.variables, traced))
         for name in sorted(traced.names & received.keys()):
-            unknown[rule.name] = f"{rule.name} reads {name} of the own item, which {received[name]} sets"
+            unknown[rule.name] = f"{public_name(rule.name)} reads {name} of the own item, which {received[name]} sets"
     return program.contributions(item).contributions, unknown
 
 
 def _received_attributes(program: Program, item: Item) -> Mapping[str, str]:
     """Return the attributes of an item that depend on other items, each with the rule that sets it."""
     received = {
-        name: rule.name
+        name: public_name(rule.name)
         for rule in writing(program.rules.values())
         if rule.into is item.entity and rule.writes_items and rule.name not in program.on_items
         for name in rule.owned(item.image)
@@ -255,24 +298,22 @@ def _reason(
     sources: Sequence[_Own],
 ) -> str | None:
     """Return why the totals of a rule cannot be corrected; None if they can."""
-    if registry is None or registry.state(rule) != LIVE:
-        return f"{rule.name} is not live"
+    if registry is None or not is_published(registry, rule):
+        return f"{public_name(rule.name)} is not published"
     for own_source in sources:
         if rule.name in own_source.unknown:
             return own_source.unknown[rule.name]
     for source in rule.sources:
         for other in program.item_rules.get(source.name, ()):  # another version would set other values
-            known = registry.active.get(other.name)
-            if known is None or known.fingerprint != other.fingerprint:
+            if not is_published(registry, other):
                 return f"{other.name}, which sets attributes of {an(source.name)}, is not active in this form"
     if rule.expired == "keep":
-        return f"{rule.name} keeps what has expired, and an item does not show whether one under its key has expired"
-    if group.withheld:
-        return f"the group of {rule.name} is being rebuilt, or is damaged"
-    if any(held and generation_of(held) != group.generation for _, held in amounts):
-        return f"the group of {rule.name} was rebuilt"
+        name = public_name(rule.name)
+        return f"{name} keeps what has expired, and an item does not show whether one under its key has expired"
+    if group.damaged:
+        return f"the group of {public_name(rule.name)} is damaged"
     if any(own_source.entry is not None and rule.name in own_source.entry.refused for own_source in sources):
-        return f"the ledger refused a contribution under {rule.name}"
+        return f"the ledger refused a contribution under {public_name(rule.name)}"
     return None
 
 
@@ -293,7 +334,7 @@ def _values(
 ) -> tuple[Mapping[str, Value | None], Mapping[str, str]]:
     """Return the corrected attributes of a rule, and the reasons for the others."""
     if not isinstance(rule, AggregateRule):
-        return {}, dict.fromkeys(rule.owned(*images), f"{rule.name} is a rule of the kind {rule.kind}")
+        return {}, dict.fromkeys(rule.owned(*images), f"{public_name(rule.name)} is a rule of the kind {rule.kind}")
     corrected = tuple(measure for measure in rule.measures if measure.function in CORRECTED)
     others = {
         measure.name: f"{measure.function} depends on the values of other items"
@@ -316,7 +357,7 @@ def _is_emptied(
     item = program.recognise(key, image)
     if item is None or not item.entity.created_by_publishes:
         return False
-    rules = [rule for rule in program.ledger_rules_into.get(item.entity.name, ()) if rule.mode != "shadow"]
+    rules = [rule for rule in program.ledger_rules_into.get(item.entity.name, ()) if not rule.held]
     others = [guards.read(rule.name, key, image) for rule in rules if rule.name not in numbers]
     if any(guard is not None and guard.n != 0 for guard in others):
         return False

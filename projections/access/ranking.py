@@ -6,26 +6,32 @@ each two digits (in shards: one for each shard of the first two groups). The sco
 group, since the counters of one group select the next.
 
 A request reads each group as it is at that moment. While scores change, two groups may be from different moments; a rank is
-then that of a board on which some of these changes have happened.
+then that of a board on which some of these changes have happened. Each request also reads the registry: the groups are those
+of the version of the rule that is published now, with its digits and its keys of boards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from projections.access.look import GroupReads
 from projections.engine.groups import Group
-from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
+from projections.engine.registry import REGISTRY, Registry, RegistrySnapshot
 from projections.engine.store import Store, Value
-from projections.errors import BadInput, UsageError
+from projections.errors import BadInput, Transient, UsageError
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.ranks import RankRule
+from projections.language.rules import public_name
 from projections.language.syntax import suggest
 from projections.language.values import number_text, plain, wire
+
+T = TypeVar("T")
 
 _MOST_TRIES = 3
 
@@ -37,7 +43,7 @@ class Ranked:
     """A score and its place among all scores of a board.
 
     `rank` is 1 plus the number of better scores, so equal scores share a rank. `equal` is how many have this score, 0 if
-    none has. With `complete` false, not all scores are counted yet: the rule fills, or a group is being rebuilt.
+    none has. With `complete` false, not all scores are counted: the rule fills, or a group is damaged.
     """
 
     score: Decimal
@@ -72,19 +78,57 @@ class ScoreCount:
         return {"count": self.count, "total": self.total, "complete": self.complete}
 
 
-class Ranking:
-    """The ranks of one board. Each method reads the ledger, and nothing else."""
+class Published(NamedTuple):
+    """The version of a rule that is read: the encoded key of the board under it, and whether all scores are counted."""
 
-    def __init__(self, store: Store, rule: RankRule, board: str, *, complete: bool = True) -> None:
+    rule: RankRule
+    board: str
+    complete: bool = True
+
+
+class _Changed(Exception):
+    """The registry has changed since the version was found."""
+
+
+class Ranking:
+    """The ranks of one board. Each method reads the ledger, and nothing else.
+
+    `find` returns the version to read by the registry as it is. Without it, that is always the same.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        version: Published,
+        snapshot: RegistrySnapshot | None = None,
+        find: Callable[[RegistrySnapshot], Published] | None = None,
+    ) -> None:
         self._store = store
-        self._rule = rule
-        self._board = board
-        self.complete = complete
-        """Whether the rule was active, with its backfill complete, when this object was made."""
+        self._version = version
+        self._snapshot = snapshot
+        self._find = find
+
+    @property
+    def complete(self) -> bool:
+        """Whether the rule was published, so that all scores are counted, when it was last read."""
+        return self._version.complete
+
+    @property
+    def _rule(self) -> RankRule:
+        return self._version.rule
+
+    def _answer(self, work: Callable[[], T]) -> T:
+        """Return an answer by the registry as it is."""
+        for _ in range(_MOST_TRIES):
+            with suppress(_Changed):
+                return work()
+        raise Transient("the registry keeps changing")
 
     def rank(self, score: _Score) -> Ranked:
         """Return the rank of a score, which no item needs to have. One request. Raises UsageError for an invalid score."""
-        value = _number(score)
+        return self._answer(partial(self._rank, _number(score)))
+
+    def _rank(self, value: Decimal) -> Ranked:
         parts = self._parts(value)
         groups = self._read(self._names(parts))
         better, equal = self._beyond(parts, groups, greater=self._rule.descending)
@@ -99,7 +143,7 @@ class Ranking:
             raise UsageError(f"the position is {position}. The best score has position 1")
         ranked: Ranked | None = None
         for _ in range(_MOST_TRIES):
-            ranked, whole = self._walk(position)
+            ranked, whole = self._answer(partial(self._walk, position))
             if whole:
                 break
         return ranked
@@ -109,6 +153,9 @@ class Ranking:
 
         A bound may have more digits than scores have. Raises UsageError if it is not a number.
         """
+        return self._answer(partial(self._between, low, high))
+
+    def _between(self, low: _Score | None, high: _Score | None) -> ScoreCount:
         bounds: list[tuple[str, ...] | None] = [None, None]
         none = False
         for place, bound in enumerate((low, high)):
@@ -138,22 +185,27 @@ class Ranking:
     # Groups
 
     def _name(self, parts: Sequence[str]) -> str:
-        return self._rule.scale.group(self._board, parts)
+        return self._rule.scale.group(self._version.board, parts)
 
     def _names(self, parts: Sequence[str]) -> list[str]:
         return [self._name(parts[:level]) for level in range(len(parts))]
 
     def _read(self, names: Sequence[str]) -> list[Group]:
-        """Return groups in the order of their names. One request, unless there are more shards, or a group was rebuilt."""
-        reads = GroupReads((self._rule, name) for name in names)
-        items = self._store.get_many(reads.keys())
+        """Return groups in the order of their names. One request, unless there are more shards."""
+        reads, registry = GroupReads((self._rule, name) for name in names), [REGISTRY] if self._find is not None else []
+        items = self._store.get_many([*registry, *reads.keys()])
+        if self._find is not None and REGISTRY in items:
+            snapshot = RegistrySnapshot.read(items[REGISTRY])
+            if snapshot != self._snapshot:
+                self._version, self._snapshot = self._find(snapshot), snapshot
+                raise _Changed
         while not reads.complete(items):
             items = self._store.get_many(reads.keys())
         groups = reads.groups(items)
         return [groups[self._rule.name, name] for name in names]
 
     def _whole(self, groups: Iterable[Group]) -> bool:
-        return self.complete and not any(group.withheld for group in groups)
+        return self.complete and not any(group.damaged for group in groups)
 
     def _beyond(self, parts: Sequence[str], groups: Sequence[Group], *, greater: bool) -> tuple[int, int]:
         """Return the number of scores that are greater, or less, than a score, and of those that are equal."""
@@ -215,9 +267,19 @@ def ranking_of(program: Program, store: Store, name: str, board: Mapping[str, An
     Raises UsageError as `check_board`.
     """
     rule, key = check_board(program, name, board)
-    item = store.get(REGISTRY)
-    complete = item is None or RegistrySnapshot.read(item).state(rule) == LIVE
-    return Ranking(store, rule, key, complete=complete)
+    registry = Registry(program, store, filled=False)
+
+    def find(snapshot: RegistrySnapshot) -> Published:
+        """Find the version that is published; without one, that which fills."""
+        recorded = registry.program(registry.readable(snapshot)).recorded
+        versions = [each for each in recorded.values() if public_name(each.name) == name]
+        version = min(versions, key=lambda each: each.held, default=None)
+        if not isinstance(version, RankRule):
+            raise UsageError(f"{name}: the registry has no rank that this package can read. Run `projections apply`")
+        return Published(version, _board_key(version, board), snapshot.publishes(version))
+
+    snapshot = registry.read()
+    return Ranking(store, find(snapshot) if snapshot is not None else Published(rule, key), snapshot, find)
 
 
 def check_board(program: Program, name: str, board: Mapping[str, Any]) -> tuple[RankRule, str]:
@@ -230,6 +292,10 @@ def check_board(program: Program, name: str, board: Mapping[str, Any]) -> tuple[
     if not isinstance(rule, RankRule):
         known = f"rule {name} is of the kind {rule.kind}" if rule is not None else f'unknown rule "{name}"'
         raise UsageError(f"{known}{suggest(name, ranks)}. Rules of the kind rank: {', '.join(ranks) or 'none'}")
+    return rule, _board_key(rule, board)
+
+
+def _board_key(rule: RankRule, board: Mapping[str, Any]) -> str:
     variables = list(dict.fromkeys(name for pattern in rule.into.patterns for name in pattern.names))
     for name in board:
         if name not in variables:
@@ -244,4 +310,4 @@ def check_board(program: Program, name: str, board: Mapping[str, Any]) -> tuple[
     except BadInput as error:
         raise UsageError(str(error)) from None
     assert key is not None
-    return rule, encode_key(key)
+    return encode_key(key)

@@ -30,15 +30,16 @@ from projections.access.look import (
     Steps,
     again,
     application_items,
+    as_registered,
     compare_copy,
     compare_parents,
     copies_of,
     is_deployed,
+    is_published,
 )
-from projections.engine.changes import without_stamps
 from projections.engine.guards import Guards
 from projections.engine.ledger_items import Entry, Target, entry_key
-from projections.engine.registry import FILLING, LIVE, REGISTRY, RegistrySnapshot
+from projections.engine.registry import REGISTRY, RegistrySnapshot
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput
 from projections.language.contribution import Contributions
@@ -46,7 +47,7 @@ from projections.language.embeds import EmbedRule
 from projections.language.entity import Entity, Item
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program, writing
-from projections.language.rules import GuardedCopyRule, LedgerRule
+from projections.language.rules import GuardedCopyRule, LedgerRule, public_name
 from projections.language.values import same
 
 
@@ -61,24 +62,26 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
         look.missing["no rules are active yet: the functions create the registry with their first batch"] = None
         return look
     registry = RegistrySnapshot.read(items[REGISTRY])
+    program = as_registered(program, registry)
     entry = Entry.read(items[at]) if at in items else None
     item = program.recognise(key, image) if image is not None else None
     entities = program.entities_at(key)
     rules = [rule for rule in writing(program.rules.values()) if any(source in entities for source in rule.sources)]
     for rule in rules:
         if not is_deployed(registry, rule):
-            look.unknown[f"{rule.name} is not active in this form: another version of the rules is active"] = None
+            name = public_name(rule.name)
+            look.unknown[f"{name} is not active in this form: another version of the rules is active"] = None
         if isinstance(rule, EmbedRule):
-            look.not_covered[rule.name] = None
+            look.not_covered[public_name(rule.name)] = None
     if look.unknown:
         return look
 
     evaluated = program.contributions(item)
-    writes = {rule.name for rule in rules}  # a shadow rule writes nothing
+    writes = {rule.name for rule in rules}  # a held rule writes nothing
     for name, reason in evaluated.problems:
         if name not in writes:
             continue
-        look.quarantined[f"{name}: {reason}"] = None
+        look.quarantined[f"{public_name(name)}: {reason}"] = None
     recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
     targets = _compare(program, registry, recorded, evaluated.contributions, entry, image is None, look)
     guards = Guards(program, registry.identity)
@@ -94,16 +97,14 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
     groups = {}
     if targets:
         reads = GroupReads((program.recorded[name], target) for name, target in targets)
-        groups = reads.groups((yield from again(reads, [], together=False)))
+        groups = reads.groups((yield from again(reads, [], together=False)), registry)
     places = [decode_key(target) for _, target in targets]
     wanted = dict.fromkeys([*places, *(copy.key for copy in copies), *(parent for _, parent in parents)])
     images = (yield Needed(list(wanted))) if wanted else {}
     for name, target in targets:
         rule, place, group = program.recorded[name], decode_key(target), groups[name, target]
         if group.damaged:
-            look.quarantined[f"{name}: the group of {target} is damaged"] = None
-        elif group.rebuilding:
-            look.missing[f"{name}: the group of {target} is being rebuilt"] = None
+            look.quarantined[f"{public_name(name)}: the group of {target} is damaged"] = None
         else:
             _compare_target(program, guards, rule, place, images.get(place), group.at, look)
     for embed, parent in parents:
@@ -130,31 +131,30 @@ def _compare(
     held = entry.contributions if entry is not None else {}
     targets: list[Target] = []
     for rule in rules:
-        now, recorded = contributions.get(rule.name, {}), without_stamps(held.get(rule.name, {}))
-        if registry.state(rule) == FILLING:
-            why = (
-                "no backfill has activated this version"
-                if registry.is_provisional(rule)
-                else "its backfill is not complete"
-            )
-            look.filling[f"{rule.name} is filling: {why}"] = None
+        now, recorded = contributions.get(rule.name, {}), held.get(rule.name, {})
+        if registry.state(rule) == "filling":
+            look.filling[f"{public_name(rule.name)} is filling: its fill is not complete"] = None
             continue
         if entry is not None and rule.name in entry.refused:
-            look.quarantined[f"{rule.name}: {entry.refused[rule.name]}"] = None
+            look.quarantined[f"{public_name(rule.name)}: {entry.refused[rule.name]}"] = None
             continue
         if gone and recorded and rule.expired == "keep":
-            look.unknown[f"{rule.name} keeps what has expired, and a missing item does not show whether it expired"] = (
-                None
-            )
+            name = public_name(rule.name)
+            look.unknown[f"{name} keeps what has expired, and a missing item does not show whether it expired"] = None
             continue
         if now != recorded:
-            look.missing[f"{rule.name}: the ledger does not record the item as it is"] = None
+            look.missing[f"{public_name(rule.name)}: the ledger does not record the item as it is"] = None
         targets += [(rule.name, target) for target in now if rule.writes_items and not is_range(target)]
+        if entry is not None and registry.versions[rule.name].unfinished:
+            named = {target for name, target in entry.targets if public_name(name) == public_name(rule.name)}
+            for target in sorted(named - now.keys()):
+                if not is_range(target):
+                    look.missing[f"{public_name(rule.name)}: {target} may show the former version of the rule"] = None
     if entry is not None:
         for name, target in sorted(entry.pending):
             known = program.recorded.get(name)
-            if known is not None and registry.state(known) == LIVE:
-                look.missing[f"{name}: {target} has a pending publish"] = None
+            if known is not None and is_published(registry, known):
+                look.missing[f"{public_name(name)}: {target} has a pending publish"] = None
     return targets
 
 
@@ -164,12 +164,12 @@ def _compare_item(program: Program, item: Item, look: Look) -> None:
         try:
             wanted = rule.desired(item)
         except BadInput as problem:
-            look.quarantined[f"{rule.name}: {problem}"] = None
+            look.quarantined[f"{public_name(rule.name)}: {problem}"] = None
             continue
         for name, value in wanted.items():
             stored = item.image.get(name)
             if not same(stored, value) and (value is not None or rule.removes):
-                look.missing[f"{rule.name}: {name} of the item is not set yet"] = None
+                look.missing[f"{public_name(rule.name)}: {name} of the item is not set yet"] = None
 
 
 def _compare_received(program: Program, registry: RegistrySnapshot, guards: Guards, item: Item, look: Look) -> None:
@@ -177,10 +177,10 @@ def _compare_received(program: Program, registry: RegistrySnapshot, guards: Guar
     for rule in writing(program.rules.values()):
         if rule.into is not item.entity or not isinstance(rule, LedgerRule | GuardedCopyRule) or not rule.writes_items:
             continue
-        if not isinstance(rule, LedgerRule) or rule.claimed or registry.state(rule) != LIVE:
-            look.not_covered[rule.name] = None  # the item does not show whether it is the target of a copy
+        if not isinstance(rule, LedgerRule) or rule.claimed or not is_published(registry, rule):
+            look.not_covered[public_name(rule.name)] = None  # the item does not show whether it is the target of a copy
         elif guards.read(rule.name, item.key, item.image) is None:
-            look.missing[f"{rule.name}: its values of the item are not set yet"] = None
+            look.missing[f"{public_name(rule.name)}: its values of the item are not set yet"] = None
 
 
 def _compare_left(
@@ -204,7 +204,7 @@ def _compare_left(
         else:
             remains = rule.writes_items and any(name in image and name not in here for name in rule.owned())
         if remains:
-            look.not_covered[rule.name] = None
+            look.not_covered[public_name(rule.name)] = None
 
 
 def _compare_target(
@@ -213,10 +213,10 @@ def _compare_target(
     """Compare the guard of a target with its group."""
     if not application_items(program, guards).is_of(rule.into, key, image):
         if image is not None and rule.creates:
-            look.quarantined[f"{rule.name}: an item of another kind has the key {encode_key(key)}"] = None
+            look.quarantined[f"{public_name(rule.name)}: an item of another kind has the key {encode_key(key)}"] = None
         elif rule.creates:
-            look.missing[f"{rule.name}: {encode_key(key)} does not exist yet"] = None
+            look.missing[f"{public_name(rule.name)}: {encode_key(key)} does not exist yet"] = None
         return  # without an item there is nothing to publish to
     guard = guards.read(rule.name, key, image)
     if guard is None or guard.at < at:
-        look.missing[f"{rule.name}: {encode_key(key)} does not show it yet"] = None
+        look.missing[f"{public_name(rule.name)}: {encode_key(key)} does not show it yet"] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,6 +48,15 @@ def describe_stack(cloudformation: Any, name: str) -> Stack:
         {parameter["ParameterKey"]: parameter.get("ParameterValue", "") for parameter in stack.get("Parameters", [])},
         stack["CreationTime"],
     )
+
+
+def deployed_template(cloudformation: Any, name: str) -> str:
+    """Return the template of a stack as it was sent. Raises Misconfigured if it cannot be read."""
+    try:
+        body = cloudformation.get_template(StackName=name, TemplateStage="Original")["TemplateBody"]
+    except (ClientError, BotoCoreError) as error:
+        raise Misconfigured(f"the template of stack {name} could not be read: {reason_of(error)}") from error
+    return body if isinstance(body, str) else json.dumps(body)
 
 
 _ROOT = "/var/task"

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from projections.engine.budget import Budget
 from projections.engine.processor import Processor
 from projections.engine.records import WHOLE_BATCH
-from projections.engine.registry import FILLING, LIVE, RuleState
 from projections.engine.rejections import Rejected
 from projections.engine.running import Pacer, at_once
 from projections.engine.stages import Outcome
 from projections.engine.store import Store, Write
 from projections.errors import Misconfigured, StoreError, Transient
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.rules import public_name
 from projections.operations.quarantine import Quarantine
 from projections.operations.tasks import Tasks
 
@@ -42,7 +42,6 @@ VARIABLES: Mapping[str, str] = {
     "RULES_FILE": "the path of the rules in the package: the rules.json that `sam build` writes, or a YAML file",
     "STREAM_ARN": "the ARN of the stream, or several separated by commas, for the quarantine",
     "STREAM_LABEL": "the label of all records, only for emulators whose stream ARN changes",
-    "NEW_RULES": "`live` (default), or `fill` where data exists: the state of rules if the registry is empty",
     "QUARANTINE_QUEUE_URL": "the URL of the queue for rejected records; without it, their batches fail",
     "TASK_QUEUE_URL": "the URL of the queue for tasks; without it, everything is done within the invocation",
     "REDACT": "what is removed from logs, messages and errors: none (default), keys, values or all",
@@ -64,8 +63,6 @@ PAGE_SECONDS = 5.0
 """The last page of a push begins at least so many seconds before the end of an invocation."""
 
 _REDACT = ("none", "keys", "values", "all")
-
-_NEW_RULES = {"live": LIVE, "fill": FILLING}
 
 _WRITES_PER_SECOND = 500
 """Half of what a partition can take. The application keeps the other half."""
@@ -89,7 +86,6 @@ class Settings:
     rules: Path
     stream_arns: Mapping[str, str]
     stream_label: str
-    new_rules: RuleState
     quarantine_url: str | None
     task_url: str | None
     push_writes_per_second: int
@@ -100,11 +96,6 @@ class Settings:
     def read(cls, environ: Mapping[str, str]) -> Settings:
         """Read the environment. Raises Misconfigured, which names the variable and valid values."""
         tables = tables_of(environ)
-        new_rules = environ.get("NEW_RULES") or "live"
-        if new_rules not in _NEW_RULES:
-            raise Misconfigured(
-                f"NEW_RULES is {new_rules!r}. Set it to `fill` if the tables hold data, else to `live`."
-            )
         redact = environ.get("REDACT") or "none"
         if redact not in _REDACT:
             raise Misconfigured(f"REDACT is {redact!r}. Set it to {', '.join(_REDACT[:-1])} or {_REDACT[-1]}.")
@@ -117,7 +108,6 @@ class Settings:
             rules=Path(_require(environ, "RULES_FILE")),
             stream_arns=_stream_arns(environ, tables),
             stream_label=environ.get("STREAM_LABEL") or "",
-            new_rules=_NEW_RULES[new_rules],
             quarantine_url=environ.get("QUARANTINE_QUEUE_URL") or None,
             task_url=environ.get("TASK_QUEUE_URL") or None,
             push_writes_per_second=_number(
@@ -191,7 +181,7 @@ class Tally:
     def add_write(self, write: Write, units: int) -> None:
         """Count the units of a write for each rule that it is made for; of one that is for no single rule, by its kind."""
         for name in write.purpose.rules or (f"({write.purpose.kind})",):
-            self.add(name, units)
+            self.add(public_name(name), units)
 
     def take(self) -> dict[str, int]:
         """Return the counts since the last call, the greatest first."""
@@ -224,7 +214,7 @@ def stream_from_environment(
         pace=parts.pacer,
         budget=Budget(settings.rule_writes_per_minute),
         margin=MARGIN,
-        new_rules=settings.new_rules,
+        filled=False,
     )
     seen = parts.redact(observe, lambda redaction: redaction.outcome)
     return parts.guard(StreamHandler(processor, quarantine=parts.quarantine, observe=seen, pacer=parts.pacer))
@@ -255,7 +245,7 @@ def worker_from_environment(
         dismissed=partial(among, parts.store),
         observe=parts.redact(observe, lambda redaction: partial(redact, redaction)),
         run=at_once(THREADS),
-        new_rules=parts.settings.new_rules,
+        filled=False,
     )
     return parts.guard(handler)
 

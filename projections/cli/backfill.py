@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from projections.cli.options import Tables, as_json, select_option, selected_rules, stack_options
-from projections.cli.stack import find_deployed
+from projections.cli.options import (
+    STACK_TABLES,
+    F,
+    Tables,
+    as_argument,
+    as_json,
+    rules_argument,
+    rules_option,
+    stack_options,
+)
+from projections.cli.stack import Deployed, find_deployed
 from projections.errors import UsageError
 from projections.inspect.explain.words import json_words
 from projections.terminal import Bar, count, json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
+    from projections.engine.registry import RegistrySnapshot
     from projections.operations.backfill.backfill_runs import Backfill, Done
     from projections.operations.backfill.progress import Run
     from projections.operations.backfill.runner import Runner
@@ -26,132 +36,206 @@ STOPPED = 130
 _ENVIRONMENT = "$TASK_QUEUE_URL"
 
 
-@click.command("backfill")
-@stack_options
-@as_json
-@select_option
-@click.option(
+_TABLE_OPTIONS = tuple(option for option in STACK_TABLES if option is not rules_option)
+
+applied_options = as_argument(Tables, "options", rules_argument, *_TABLE_OPTIONS)
+"""The options of tables and --stack, with the rule file as the argument of the command, as the argument `options`."""
+
+registered_options = as_argument(Tables, "options", *_TABLE_OPTIONS)
+"""The options of tables and --stack, for commands that use the rules in the registry."""
+
+segments_option = click.option(
     "--segments", type=click.IntRange(1, 200), default=4, show_default=True, help="Segments to scan in parallel."
 )
-@click.option(
-    "--max-writes",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Maximum writes per second. [default: unlimited]",
-)
-@click.option(
-    "--wait",
-    type=click.FloatRange(0, 900),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Timeout of the functions. The backfill waits for it, so that functions with the old rules have ended.",
-)
-@click.option(
+
+_DELETE = click.option(
     "--allow-delete",
     is_flag=True,
     help="Delete copies and derived items that no longer have a source item, and attributes that rules may have "
     "written before you rolled them back.",
 )
-@click.option("--restart", is_flag=True, help="Start again instead of continuing where the last run stopped.")
+_RESTART = click.option("--restart", is_flag=True, help="Start again instead of continuing where the last run stopped.")
+_MAX_WRITES = click.option(
+    "--max-writes", type=click.IntRange(1), metavar="N", help="Maximum writes per second. [default: unlimited]"
+)
+
+
+def run_options(function: F) -> F:
+    """--segments, --max-writes, --allow-delete and --restart."""
+    return segments_option(_MAX_WRITES(_DELETE(_RESTART(function))))
+
+
+def queue_option(function: F) -> F:
+    """--queue [URL], for `queue_url_of`."""
+    return click.option(
+        "--queue",
+        is_flag=False,
+        flag_value=_ENVIRONMENT,
+        metavar="[URL]",
+        help="Let the worker function do the work, through its task queue. [without URL: from --stack, or $TASK_QUEUE_URL]",
+    )(function)
+
+
+def queue_url_of(there: Deployed, queue: str | None, *, alone: bool) -> str | None:
+    """Return the URL of the task queue that --queue names; None without it. `alone` if no option excludes it."""
+    if queue is None:
+        return None
+    if not alone:
+        raise UsageError(
+            "--queue cannot be combined with --dry-run or --max-writes: the worker function has a rate of its own"
+        )
+    url = there.task_queue(None) if queue == _ENVIRONMENT else queue
+    if not url:
+        raise UsageError(
+            "no task queue: pass --queue URL or --stack, or set TASK_QUEUE_URL. `sam deploy` prints the URL"
+        )
+    return url
+
+
+@click.command("backfill")
+@stack_options
+@as_json
+@run_options
 @click.option(
     "--new-secret",
     is_flag=True,
     help="Replace the secret that signs guards, and sign all guards again. The former secret is valid until the end.",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Write nothing; print what would be written, and an estimate of its cost."
-)
-@click.option(
-    "--queue",
-    is_flag=False,
-    flag_value=_ENVIRONMENT,
-    metavar="[URL]",
-    help="Run the backfill in the worker function, through its task queue. [without URL: from --stack, or $TASK_QUEUE_URL]",
-)
+@queue_option
 def command(
     options: Tables,
     as_json: bool,
-    select: tuple[str, ...],
     segments: int,
     max_writes: int | None,
-    wait: float,
     allow_delete: bool,
     restart: bool,
     new_secret: bool,
-    dry_run: bool,
     queue: str | None,
 ) -> int:
-    """Apply the rules to existing items, and activate new or changed rules.
+    """Refresh everything that depends on existing items, under all versions of rules.
 
-    Run it after rules are added, changed or retired, and if the stream was disabled for longer than 24 hours. The
-    application may write meanwhile. Rules become active when all items have been read; until then, no partial values are
-    published. If the command is interrupted, run it again: it continues where it stopped. It deletes no item of your tables
-    without --allow-delete.
+    Run it if the stream was disabled for longer than 24 hours, or after you restored a table. The application may write
+    meanwhile. If the command is interrupted, run it again: it continues where it stopped. It publishes no version of a rule
+    that is not published: `apply` does. It deletes no item of your tables without --allow-delete.
 
     Exits with 1 if anything failed, was rejected, or was not deleted.
 
     \b
     Examples:
-      projections backfill --stack shop --dry-run
+      projections backfill --stack shop
       projections backfill --stack shop --queue
     """
-    from projections.operations.backfill.runner import Runner, backfill_with_threads
+    from projections.operations.backfill.runner import backfill_with_threads
 
-    if new_secret and dry_run:
-        raise UsageError("--new-secret cannot be combined with --dry-run")
-    if queue is not None and (dry_run or max_writes):
-        raise UsageError(
-            "--queue cannot be combined with --dry-run or --max-writes: the worker function has a rate of its own"
-        )
     there = find_deployed(options)
-    queue_url = there.task_queue(None) if queue == _ENVIRONMENT else queue
-    if queue is not None and not queue_url:
-        raise UsageError(
-            "no task queue: pass --queue URL or --stack, or set TASK_QUEUE_URL. `sam deploy` prints the URL"
-        )
-    live = there.connect(there.document(writes=not dry_run), threads=4 * segments)
-    only = selected_rules(live.program, select)
-    backfill = backfill_with_threads(live.program, live.store, segments=segments, rate=max_writes, dry=dry_run)
-    for text in there.warnings(live, refuse=not dry_run):
+    queue_url = queue_url_of(there, queue, alone=not max_writes)
+    live = there.connect(there.document(writes=True), threads=4 * segments)
+    backfill = backfill_with_threads(live.program, live.store, segments=segments, rate=max_writes)
+    for text in there.warnings(live, refuse=True):
         print_line(f"warning: {text}", err=True)
-    with Bar("connected", quiet=as_json) as bar:
-        reporter = Reporter(live, bar)
-        runner = Runner(backfill, report=reporter.page, report_wait=reporter.wait, report_read=reporter.reading)
-        if dry_run:
-            counted = runner.rehearse(backfill.unrecorded_run(only, segments))
-            bar.end()
-            return report_dry(backfill, counted, runner, as_json=as_json)
-        known = backfill.progress.run()
-        run = backfill.begin(
-            rules=only,
-            segments=segments,
-            wait=wait,
-            allow_delete=allow_delete,
-            restart=restart,
-            new_secret=new_secret,
-        )
-        begins = "continues" if known is not None and known.name == run.name else "begins"
-        bar.print(f"backfill {run.name} {begins} with {count(run.segments, 'segment')}")
-        if queue_url:
-            from projections.operations.tasks import Tasks
+    run = backfill.begin(
+        promotes=False, segments=segments, allow_delete=allow_delete, restart=restart, new_secret=new_secret
+    )
+    return Work(there, live, backfill, as_json=as_json).work(run, queue_url)
 
-            tasks = there.queue(queue_url)
-            from projections.operations.backfill.runner import send_tasks
 
-            send_tasks(backfill, run, Tasks(lambda: tasks))
+class Work:
+    """The work of a command on a run: in this process, or in the worker function."""
+
+    def __init__(
+        self, there: Deployed, live: Live, backfill: Backfill, *, as_json: bool, page: Mapping[str, Any] | None = None
+    ) -> None:
+        self._there = there
+        self._live = live
+        self._backfill = backfill
+        self._as_json = as_json
+        self._page = page or {}
+
+    def work(
+        self,
+        run: Run,
+        queue_url: str | None = None,
+        before_promotion: Callable[[Run], tuple[Run, Mapping[str, Any]]] = lambda run: (run, {}),
+    ) -> int:
+        """Do the rest of a run. Return the exit code.
+
+        `before_promotion` may change the run when its versions are filled, and returns more for --json.
+        """
+        from projections.operations.backfill.runner import Runner
+
+        if queue_url is not None:
+            return self._send(run, queue_url)
+        more: Mapping[str, Any] = {}
+        with Bar("connected", quiet=self._as_json) as bar:
+            reporter = Reporter(self._live, bar)
+            runner = Runner(self._backfill, report=reporter.page)
+            bar.print(f"{run.name}: {count(run.segments, 'segment')}, from phase {run.phase}")
+            try:
+                run = runner.work(run, until="promote")
+                if run.phase == "promote":
+                    bar.end()
+                    run, more = before_promotion(run)
+                run = runner.work(run)
+            except (KeyboardInterrupt, click.Abort):
+                bar.end()
+                print_line("Stopped. Run the same command to continue.", err=True)
+                return STOPPED
             bar.end()
-            text = f"backfill {run.name} continues in the worker function; `projections status` shows its progress"
-            print_text(json_text({"run": run.name, "left": True}) if as_json else text)
-            return 0
-        try:
-            run = runner.work(run)
-        except KeyboardInterrupt:
-            bar.end()
-            print_line("Stopped. Run the same command to continue.", err=True)
-            return STOPPED
-        bar.end()
-        return report(backfill, run, runner, as_json=as_json)
+        return self._report(run, runner, more)
+
+    def _send(self, run: Run, queue_url: str) -> int:
+        from projections.operations.backfill.runner import send_tasks
+        from projections.operations.tasks import Tasks
+
+        tasks = self._there.queue(queue_url)
+        send_tasks(self._backfill, run, Tasks(lambda: tasks))
+        publishes = " and publishes what it has filled" if run.promotes and run.versions else ""
+        text = f"{run.name} continues in the worker function{publishes}; `projections status` shows its progress"
+        print_text(json_text({"run": run.name, "left": True, **self._page}) if self._as_json else text)
+        return 0
+
+    def _report(self, run: Run, runner: Runner, more: Mapping[str, Any]) -> int:
+        """Print what a run did. Return the exit code."""
+        phases = self._backfill.report(run)
+        total: Counter[str] = sum(phases.values(), Counter())
+        withheld = sum(number for name, number in total.items() if name.startswith("withheld|"))
+        states = states_of(self._backfill.registry.read_or_create())
+        code = 0 if run.done and not (total["rejected"] or withheld) else 1
+        if self._as_json:
+            document = {
+                "run": run.name,
+                "phase": run.phase,
+                "began": run.began,
+                "ended": run.ended or None,
+                **_common(states, phases, runner),
+                "notDeleted": list(runner.withheld),
+                **self._page,
+                **more,
+            }
+            print_text(json_text(document))
+            return code
+        _print(states, phases)
+        _print_rejected(runner)
+        if runner.rejected:
+            print_line(
+                "Rejected values do not stop it. If you correct an item, the stream function processes it. If you correct "
+                "the rules, apply them.",
+                err=True,
+            )
+        for key in runner.withheld:
+            print_line(f"not deleted: {key}", err=True)
+        if withheld:
+            what = "not deleted, or still with attributes that a rolled back rule may have written"
+            print_line(f"{count(withheld, 'item')} {what}. To delete these, add --allow-delete", err=True)
+        _print_failed(runner)
+        if not run.done:
+            print_line(f"It is not complete ({run.phase}). Run the same command to continue.", err=True)
+        return code
+
+
+def states_of(snapshot: RegistrySnapshot) -> dict[str, str]:
+    """Return the state of each version."""
+    return {name: version.state for name, version in snapshot.versions.items()}
 
 
 PHASES = {
@@ -179,6 +263,7 @@ OF_RULES = {
     "deleted": "{:,} deleted",
     "retired": "the rule's attributes removed from {items}",
     "withheld": "{:,} not deleted",
+    "kept": "{:,} keep what expired, which the new version does not count",
 }
 """What is counted by rule, as `<what>|<rule>`."""
 
@@ -204,52 +289,18 @@ class Reporter:
         """A page is read to compute what rules would publish."""
         self._bar.step("computing what would be published")
 
-    def wait(self, seconds: float) -> None:
-        """The run waits for so many seconds."""
-        self._bar.step(f"waiting {seconds:.0f} s until functions with the old rules have ended")
 
-
-def report(backfill: Backfill, run: Run, runner: Runner, *, as_json: bool) -> int:
-    """Print what a run did. Return the exit code."""
-    phases = backfill.report(run)
+def report_dry(
+    backfill: Backfill,
+    states: Mapping[str, str],
+    phases: Mapping[str, Counter[str]],
+    runner: Runner,
+    more: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> int:
+    """Print what a run would do, with the states that versions would have before it. Return the exit code."""
     total: Counter[str] = sum(phases.values(), Counter())
-    withheld = sum(number for name, number in total.items() if name.startswith("withheld|"))
-    states = {name: state.state for name, state in backfill.registry.read_or_create().rules.items()}
-    code = 0 if run.done and not (total["rejected"] or withheld) else 1
-    if as_json:
-        document = {
-            "run": run.name,
-            "phase": run.phase,
-            "began": run.began,
-            "ended": run.ended or None,
-            **_common(states, phases, runner),
-            "notDeleted": list(runner.withheld),
-        }
-        print_text(json_text(document))
-        return code
-    _print(states, phases)
-    _print_rejected(runner)
-    if runner.rejected:
-        print_line(
-            "Rejected values do not stop the backfill. If you correct an item, the stream function processes it. If you "
-            "correct the rules, deploy them and run the backfill again.",
-            err=True,
-        )
-    for key in runner.withheld:
-        print_line(f"not deleted: {key}", err=True)
-    if withheld:
-        what = "not deleted, or still with attributes that a rolled back rule may have written"
-        print_line(f"{count(withheld, 'item')} {what}. To delete these, add --allow-delete", err=True)
-    _print_failed(runner)
-    if not run.done:
-        print_line(f"The backfill is not complete ({run.phase}). Run the same command to continue.", err=True)
-    return code
-
-
-def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: Runner, *, as_json: bool) -> int:
-    """Print what a backfill would do. Return the exit code."""
-    total: Counter[str] = sum(phases.values(), Counter())
-    states = {name: state.state for name, state in backfill.registry.preview().rules.items()}
     code = 1 if runner.failed or total["rejected"] else 0
     if as_json:
         document = {
@@ -260,6 +311,7 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
             "readUnits": total["read units"],
             "deletions": list(runner.withheld),
             "applicationValues": _application_values(backfill),
+            **more,
         }
         print_text(json_text(document))
         return code
@@ -267,8 +319,7 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
     if total["publishable"]:
         values = count(total["publishable"], "value")
         print_line(f"at most {values} of filling rules would be published, and items created")
-    writes, reads = count(total["write units"], "write unit"), count(total["read units"], "read unit")
-    print_line(f"about {writes} and {reads}; nothing was written")
+    print_line(f"about {cost_words(total['write units'], total['read units'])}; nothing was written")
     _print_application_values(backfill)
     for key in runner.withheld:
         print_line(f"would be deleted with --allow-delete: {key}")
@@ -277,10 +328,20 @@ def report_dry(backfill: Backfill, phases: Mapping[str, Counter[str]], runner: R
     return code
 
 
+def cost_words(write_units: int, read_units: int) -> str:
+    """Return units with their price."""
+    from projections.inspect.cost.estimate import PRICES
+
+    dollars = (write_units * PRICES["write"][0] + read_units * PRICES["read"][0]) / 1e6
+    units = f"{count(write_units, 'write unit')} and {count(read_units, 'read unit')}"
+    price = f"${dollars:,.2f}" if dollars >= 0.01 else "less than $0.01"
+    return f"{units} ({price} in us-east-1, on demand)"
+
+
 def _common(states: Mapping[str, str], phases: Mapping[str, Counter[str]], runner: Runner) -> dict[str, Any]:
     """Return what the documents of both reports have."""
     return {
-        "rules": states,
+        "versions": states,
         "phases": {phase: _document(counts) for phase, counts in phases.items()},
         "failed": runner.failed,
         **{

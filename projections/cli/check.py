@@ -158,7 +158,7 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
             "sourceKey": " or ".join(dict.fromkeys(entity_key(complete, source) for source in rule.sources)),
             "key": key_text(complete, rule),
             "writes": {a: o.how for a, o in written[rule.into].items() if o.rule == name},
-            "mode": rule.mode_in_words,
+            "hold": rule.hold,
             "description": rule.description,
             "owner": rule.owner,
             "tags": rule.tags,
@@ -192,13 +192,13 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
 
     only = f" where {row['where']}" if row["where"] else ""
     sources = row["from"] if isinstance(row["from"], str) else " and ".join(row["from"])
-    mode = markup(" [yellow]({})[/]", row["mode"]) if row["mode"] != "live" else ""
+    hold = markup(" [yellow](held)[/]") if row["hold"] else ""
     target = "on the same item" if ACTIONS[row["kind"]].on_source else f"→ {row['into']}"
     out.print(
         markup(
             "[bold cyan]{}[/]{}  {} of {}{} {}  [dim]{}[/]",
             row["rule"],
-            mode,
+            hold,
             row["kind"],
             sources,
             only,

@@ -15,11 +15,12 @@ import click
 from projections.cli.options import Sources, Tables, as_json, find_rules, source_options, stack_options
 from projections.cli.stack import Deployed, find_deployed
 from projections.errors import UsageError
+from projections.language.rules import public_name
 from projections.terminal import count, json_text, parts_of, print_line, print_text, units
 
 if TYPE_CHECKING:
     from projections.console.console_pages import ItemView
-    from projections.operations.health import Finding
+    from projections.operations.health import Finding, LedgerStatus
 
 
 _LEDGER_SECONDS = 2.0
@@ -85,7 +86,7 @@ class LiveSource:
 
         path = find_rules(options.rules)
         self._there: Deployed = find_deployed(replace(options, rules=str(path)))
-        self._chosen = self._there.rules("use")
+        self._chosen = self._there.rules()
         if self._chosen.note:
             print_line(f"note: {self._chosen.note}.", err=True)
         self._meter = Meter()
@@ -132,7 +133,7 @@ class LiveSource:
             run = Progress(self._live.store).run()
         of_rules: dict[str, Finding] = {}
         for finding in _most_urgent_first(findings):
-            of_rules.setdefault(finding.subject.removeprefix("rule "), finding)
+            of_rules.setdefault(public_name(finding.subject.removeprefix("rule ")), finding)
         within = limits(self.program)
         return {
             "at": _clock(now),
@@ -140,9 +141,7 @@ class LiveSource:
             "attention": any(finding.level in (health.LOOK, health.ACT) for finding in findings),
             "epoch": recorded.epoch,
             "rules": {
-                name: _rule(
-                    recorded.rules.get(name, _UNKNOWN), of_rules.get(name), self._ages.get(name), within.get(name)
-                )
+                name: _rule(_state_of(recorded, name), of_rules.get(name), self._ages.get(name), within.get(name))
                 for name in self.program.rules
             },
             "findings": [plain_finding(finding) for finding in _most_urgent_first(findings)],
@@ -173,15 +172,21 @@ class LiveSource:
         return ItemView(report.key, lines, list(dict.fromkeys(related)), reads)
 
 
+def _state_of(recorded: LedgerStatus, rule: str) -> str:
+    """Return the state of a rule: of each version with its number, if there are several."""
+    states = {name: state for name, state in recorded.versions.items() if public_name(name) == rule}
+    several = (f"{name.rpartition('.')[2]} {state}" for name, state in states.items())
+    return _UNKNOWN if not states else ", ".join(several) if len(states) > 1 else next(iter(states.values()))
+
+
 def _rule(
     state: str, finding: Finding | None, ages: tuple[float, float] | None, within: float | None
 ) -> dict[str, Any]:
     """Return the state of a rule. `freshness` has p50 and p99 of the age of changes in seconds; null if not known."""
-    from projections.engine.registry import LIVE
     from projections.operations.health import FINE, LOOK
 
     late = ages is not None and within is not None and ages[1] > within
-    level = finding.level if finding is not None else FINE if state == LIVE else LOOK
+    level = finding.level if finding is not None else FINE if state == "active" else LOOK
     return {
         "state": state,
         "level": LOOK if late and level == FINE else level,

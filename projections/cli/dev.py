@@ -29,10 +29,10 @@ def command(options: Tables, create: bool, until_idle: bool) -> int:
     """Run rules on a table's stream, and reload them when they change.
 
     Runs the code of the deployed functions in this process, on DynamoDB Local, MiniStack, LocalStack and other emulators;
-    not on AWS, because it writes. At the start, items that the tables hold are backfilled. Prints every record with its
-    rules, what they wrote and the capacity that the endpoint reports. For a rejected record, prints the reason. When the
-    rule file changes, the changed rules are printed and backfilled at once; if it has mistakes, the old rules stay active.
-    Without --ledger, creates a ledger named after the first table, such as app-ledger.
+    not on AWS, because it writes. At the start, applies the rules to the items that the tables hold. Prints every record
+    with its rules, what they wrote and the capacity that the endpoint reports. For a rejected record, prints the reason.
+    When the rule file changes, the changed rules are printed and applied; if it has mistakes, the old rules stay. Without
+    --ledger, creates a ledger named after the first table, such as app-ledger.
 
     Press Ctrl-C to stop. With --until-idle, exits with 1 if records were quarantined or discarded.
 

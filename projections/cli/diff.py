@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
 @as_json
 def command(old: str, new: str | None, markdown: bool, as_json: bool) -> int:
-    """Show what a change of rules requires: backfills, deletions and redeployment.
+    """Show what a change of rules requires: what is filled and deleted, and what to deploy.
 
     OLD and NEW are rule files, the output of `check --json`, or the rules.json of a deployed package. NEW defaults to the
     rule file here. Also prints which targets change, and which attributes get another owner. Exits with 1 if anything needs
@@ -109,7 +109,7 @@ class Line:
     status: str = ""
 
 
-def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> Iterator[Line]:
+def _lines(difference: Difference, old: str, new: str, brief: bool = False, steps: bool = True) -> Iterator[Line]:
     yield Line("title", f"{old} → {new}")
     yield Line("text", _summary(difference))
     for rule in difference.rules:
@@ -128,7 +128,7 @@ def _lines(difference: Difference, old: str, new: str, brief: bool = False) -> I
     if difference.deployment or difference.impossible:
         yield Line("heading", "Changes of the template")
         yield from (Line("item", reason) for reason in (*difference.impossible, *difference.deployment))
-    if difference.findings:
+    if difference.findings and steps:
         yield Line("heading", "What to do")
         yield from (Line("item", f"{number}. {step}") for number, step in enumerate(difference.steps(), 1))
 
@@ -165,8 +165,8 @@ def _rule(difference: Difference, rule: RuleDifference) -> Iterator[Line]:
             yield Line("item", f"{'is' if surely else 'may be'} {_code(other)} with another name")
     for items in rule.deletions:
         yield Line("item", f"deletes: {items}")
-    if rule.backfill:
-        yield Line("item", f"needs a backfill: {'; '.join(rule.backfill)}")
+    if rule.fill:
+        yield Line("item", f"is filled from the items that exist: {'; '.join(rule.fill)}")
     if rule.advice:
         yield Line("item", rule.advice)
 
@@ -222,9 +222,11 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def print_difference(out: Console, difference: Difference, old: str, new: str, *, brief: bool = False) -> None:
-    """Print a difference; if `brief`, only that of the rules."""
-    for line in _lines(difference, old, new, brief):
+def print_difference(
+    out: Console, difference: Difference, old: str, new: str, *, brief: bool = False, steps: bool = True
+) -> None:
+    """Print a difference; if `brief`, only that of the rules; without `steps`, not what to do."""
+    for line in _lines(difference, old, new, brief, steps):
         bold = line.kind in ("title", "heading")
         text = markup("    " if line.kind == "item" else "")
         if line.kind == "rule":
@@ -304,6 +306,6 @@ def _rule_data(rule: RuleDifference) -> dict[str, Any]:
         "target": targets,
         "parts": [{"part": part.name, "before": part.before, "after": part.after} for part in change.parts],
         "deletions": list(rule.deletions),
-        "backfill": list(rule.backfill),
+        "fill": list(rule.fill),
         "advice": rule.advice,
     }

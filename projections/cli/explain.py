@@ -14,7 +14,6 @@ from projections.aws.live_tables import Live
 from projections.cli.options import Tables, as_json, batch_size_option, program_of, stack_options
 from projections.cli.stack import find_deployed
 from projections.cli.verify import difference
-from projections.engine.registry import LIVE
 from projections.errors import UsageError
 from projections.inspect.explain.words import (
     contribution_words,
@@ -27,6 +26,7 @@ from projections.inspect.explain.words import (
 from projections.inspect.rehearsal.recorder import Spent
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
+from projections.language.rules import public_name
 from projections.operations.verify.drift import KINDS, REPAIRS
 from projections.terminal import Styled, console, count, json_text, markup, print_line, print_text, units
 
@@ -279,8 +279,6 @@ def item_lines(program: Program, report: ItemExplanation) -> Iterator[str]:
         )
     yield markup("[bold]{}[/]  {}", key_words(report.key), of)
     written = origins(program.model)
-    if report.other_rules:
-        yield markup("[yellow]Other rules than these are active. Run `projections backfill` to activate these.[/]")
     for value in report.derived:
         yield from _derived_lines(value, written)
     if report.source is not None:
@@ -291,6 +289,8 @@ def item_lines(program: Program, report: ItemExplanation) -> Iterator[str]:
     if not (report.derived or report.source or report.left_over):
         yield markup("   [dim]no rule reads or writes this item[/]")
         yield ""
+    for name in report.stale:
+        yield markup("[yellow]![/] {} is not explained: it is stale, because a package is too old to read it.", name)
     yield from _verdict(report)
 
 
@@ -326,15 +326,16 @@ def _derived_lines(value: Derived, written: Mapping[str, Mapping[str, Origin]]) 
     sources = " and ".join(source.name for source in value.rule.sources)
     target = getattr(value.rule, "into", value.rule.source).name
     hows = written.get(target, {})
-    state = "" if value.state == LIVE else markup("  [yellow]{}[/]", value.state)
-    mark = _mark(value.agrees, bool(value.problem)) if value.publishes else markup("[yellow]–[/]")
-    yield markup("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, value.rule.name, value.rule.kind, sources, state)
+    name, active = public_name(value.rule.name), value.state == "active"
+    state = "" if active else markup("  [yellow]{} {}[/]", value.version, value.state)
+    mark = _mark(value.agrees, bool(value.problem)) if active else markup("[yellow]–[/]")
+    yield markup("  {} [cyan]{}[/]  [dim]{} of {}[/]{}", mark, name, value.rule.kind, sources, state)
     if value.description:
         yield markup("      [dim]{}[/]", value.description)
     width = max((len(attribute.name) for attribute in value.attributes), default=0)
     for attribute in value.attributes:
         origin = hows.get(attribute.name, hows.get(EVERY))
-        how = markup("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == value.rule.name else ""
+        how = markup("  [dim]{}[/]", origin.how) if origin is not None and origin.rule == name else ""
         yield markup("      {}  {}{}", attribute.name.ljust(width), _value_words(attribute), how)
     for line in _origin(value):
         yield markup("      [dim]{}[/]", line)
@@ -382,8 +383,7 @@ def _source_lines(source: Source) -> Iterator[str]:
     if entry is None and not all(part.copy for part in source.contributions):
         yield markup("      [dim]no ledger entry: no record of this item was processed[/]")
     elif entry is not None:
-        other = ", written under other rules" if source.other_rules else ""
-        yield markup("      [dim]ledger entry: as of {}{}[/]", version_words(entry.version), other)
+        yield markup("      [dim]ledger entry: as of {}[/]", version_words(entry.version))
     if source.expires is not None:
         goes = datetime.fromtimestamp(source.expires, UTC).isoformat(timespec="minutes")
         yield markup("      [dim]the item was deleted, and the entry expires at {}[/]", goes)
@@ -400,7 +400,7 @@ def _source_lines(source: Source) -> Iterator[str]:
         owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
         yield markup("      [yellow]pending publishes: {}[/]", owed)
     for rule, reason in entry.refused.items() if entry is not None else ():
-        yield markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason)
+        yield markup("      [red]rejected by[/] [cyan]{}[/]: {}", public_name(rule), reason)
     for rule, reason in source.problems:
         yield markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason)
     for rule, reason in source.unmet:

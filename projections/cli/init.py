@@ -56,7 +56,7 @@ def command(
     """Create a project: rules, events, tests and a SAM template.
 
     Without --table and --from, the rules are a small example to replace with your own. With --table, the rules are a
-    proposal, inferred from a sample of that table: its entities, and rules in shadow mode for counters and repeated
+    proposal, inferred from a sample of that table: its entities, and rules with `hold: true` for counters and repeated
     attributes that the application seems to maintain itself. Rules that most items agree with are comments; items that
     contradict them are listed. The table is only read (DescribeTable, DescribeTimeToLive, Scan). The files
     have no values from the table, except words in keys and in conditions such as a status.
@@ -213,7 +213,7 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
         out.print(markup("[yellow]Maintained by deployed rules already[/]: see {}", ", ".join(proposal.deployed)))
     out.print()
     marks = {
-        "shadow": markup("[green]shadow[/]   "),
+        "held": markup("[green]held[/]     "),
         "possible": markup("[yellow]possible[/] "),
         "uncertain": markup("[yellow]uncertain[/]"),
     }
@@ -226,7 +226,7 @@ def _print_proposal(proposal: Proposal, reading: Reading) -> None:
             if rule.refused:
                 out.print(markup("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
     if proposal.rules:
-        out.print("Rules that are not `shadow` are comments in rules.yaml.")
+        out.print("Rules that are not `held` are comments in rules.yaml.")
         out.print()
 
 

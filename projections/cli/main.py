@@ -27,7 +27,7 @@ GROUPS = {
         "explain": "Explain what rules do with stream records, or where the derived values of an item come from.",
         "graph": "Draw entities and rules as Mermaid or an HTML page.",
         "cost": "Estimate what rules cost on AWS, and find hot keys.",
-        "diff": "Show what a change of rules requires: backfills, deletions and redeployment.",
+        "diff": "Show what a change of rules requires: what is filled and deleted, and what to deploy.",
     },
     "Test": {
         "replay": "Run recorded stream events through the real handler, and print the derived items.",
@@ -37,9 +37,12 @@ GROUPS = {
     "Deploy": {
         "template": "Write the SAM template for a rule file, or files for CloudFormation and CDK.",
         "client": "Write a Python module with a typed function for each query of a rule file.",
+        "apply": "Apply a rule file: register new and changed rules, fill them from existing items, and publish them.",
+        "promote": "Publish the filled version of a rule, for example after `apply --hold`.",
+        "rollback": "Publish the version of a rule again that was published before.",
     },
     "Operate": {
-        "backfill": "Apply the rules to existing items, and activate new or changed rules.",
+        "backfill": "Refresh everything that depends on existing items, under all versions of rules.",
         "status": "Show the state of rules, backfills and queues, and what needs to be done.",
         "verify": "Compare stored values with the rules; --repair corrects differences.",
         "redrive": "Refresh the items of quarantined or discarded records, and retry failed tasks.",

@@ -184,10 +184,10 @@ def as_argument(kind: type, name: str, *options: Callable[[Any], Any]) -> Callab
 class Tables:
     """The rules, tables and endpoint that the options name, and the stack that has the others."""
 
-    rules: str | None
-    tables: tuple[str, ...]
-    endpoint_url: str | None
-    region: str | None
+    rules: str | None = None
+    tables: tuple[str, ...] = ()
+    endpoint_url: str | None = None
+    region: str | None = None
     ledger: str | None = None
     stack: str | None = None
 
@@ -220,7 +220,9 @@ _STACK = click.option(
 table_options = as_argument(Tables, "options", *_TABLES)
 """--rules, --table, --ledger, --endpoint-url and --region, as the argument `options`."""
 
-stack_options = as_argument(Tables, "options", *_TABLES, _STACK)
+STACK_TABLES = (*_TABLES, _STACK)
+
+stack_options = as_argument(Tables, "options", *STACK_TABLES)
 """The same with --stack."""
 
 

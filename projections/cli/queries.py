@@ -92,7 +92,7 @@ def command(
     Without a terminal it writes nothing; --force overwrites.
 
     Exits with 1 if a query is incomplete or has no request; for ranks, if no score is found, if the board of --score has no
-    scores, or if not all scores are counted yet, because a backfill or a rebuild is not complete.
+    scores, or if not all scores are counted yet, because the rule is filling.
 
     \b
     Examples:
@@ -187,7 +187,7 @@ def _run(
     planned = plan(rules.program.model, query)
     reads(planned, parameters_of(query, parameters))  # reports mistakes before it looks for tables
     there = find_deployed(options)
-    live = there.connect(there.document(), without_ledger=True)
+    live = there.connect(rules.program.document, without_ledger=True)
     requests: list[Mapping[str, Any]] = []
     answer = answer_to(live.program, planned, parameters, ClientReader(live.store, requests.append))
     page = answer.page(limit or query.limit or PAGE, token)

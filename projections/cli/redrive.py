@@ -114,7 +114,6 @@ def command(
         send=_sender(there, there.task_queue(sources.queue), dry_run),
         run=at_once(THREADS),
         sleep=(lambda seconds: None) if dry_run else time.sleep,
-        dry=dry_run,
     )
     try:
         with reporter.bar:

@@ -25,11 +25,11 @@ from projections.cli.options import (
 )
 from projections.cli.queries import columns_of, print_items
 from projections.engine.ledger_items import Entry
-from projections.engine.registry import SHADOW
 from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
 from projections.inspect.explain.words import change_words, encoded_words, key_words, value_text
 from projections.language.keys import decode_key
+from projections.language.rules import public_name
 from projections.language.values import plain_item
 from projections.terminal import console, count, json_text, markup, print_grid, print_text
 
@@ -284,11 +284,10 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
         )
         out.print()
     if replay.after and not derived:
-        silent = program.rules and all(rule.mode == "shadow" for rule in program.rules.values())
-        modes = "disabled or in shadow mode" if any(map(program.disabled, program.rules)) else "in shadow mode"
+        silent = program.rules and all(rule.held for rule in program.rules.values())
         applied = dict.fromkeys(name for report in reports for name in _rules_with_effects(report))
         if silent:
-            why = f"all rules are {modes}"
+            why = "all rules are held"
         elif applied:
             why = f"no item has values of the rules that apply ({', '.join(applied)})"
         else:
@@ -446,12 +445,12 @@ def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:
     for item in replay.ledger:
         if item["pk"]["S"].startswith("E|"):
             missing.update(
-                (name, target)
+                (rule.name, target)
                 for name, target in Entry.read(item).targets
-                if (rule := program.rules.get(name)) is not None
+                if (rule := program.rules.get(public_name(name))) is not None
                 and rule.writes_items
                 and not rule.creates
-                and rule.mode != SHADOW
+                and not rule.held
                 and decode_key(target) not in replay.after
             )
     return dict(missing)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from projections.aws.live_tables import Live, connect
+from projections.aws.live_tables import LEDGER, Live, connect
 from projections.cli.options import Tables, document_of, find_rules
-from projections.errors import Misconfigured, RulesError, UsageError
+from projections.errors import Misconfigured, RulesError, StoreError, UsageError
 from projections.terminal import count, print_line
 
 if TYPE_CHECKING:
     from projections.aws.deployed_stack import Maintainer, Stack
     from projections.aws.queues import Bucket, Queue
+    from projections.engine.store import Store
     from projections.language.findings.kinds import Finding
     from projections.stores.dynamodb import Meter
 
@@ -26,17 +27,19 @@ _LEDGER = "LedgerTableName"
 _FUNCTIONS = ("StreamFunctionAlias", "StreamFunctionName")
 """The outputs that name the stream's function. A gradual deployment has the alias, which receives the records."""
 
+_FIRST = frozenset(("keys", "indexes", "stream", "ttl", "filters", "permissions"))
+"""The codes of findings without whose change rules would fail, or not see all items."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The rules that a command uses, in canonical form, and whether they are those that the stack's functions run.
+    """The rules that a command uses, in canonical form.
 
-    `note` says how a local rule file differs from the deployed rules, or why it was not compared with them; `about_option`
-    if that file was named with --rules.
+    `note` says how a local rule file differs from those rules, or why it was not compared with them; `about_option` if that
+    file was named with --rules.
     """
 
     document: Mapping[str, Any]
-    deployed: bool = False
     note: str = ""
     about_option: bool = False
 
@@ -49,6 +52,8 @@ class Deployed:
         self.region = options.region
         self._given = options
         self._outputs: Mapping[str, str] = stack.outputs if stack else {}
+        self._waiting: Collection[tuple[str, str]] = ()
+        """Rules and fingerprints of the versions in the registry that are maintained, and not published."""
 
     def name(self, option: str | None, output: str, variable: str = "") -> str | None:
         return option or self._outputs.get(output) or (os.environ.get(variable) if variable else None) or None
@@ -114,7 +119,6 @@ class Deployed:
     def other_maintainers(self, live: Live, function: str | None = None) -> list[Maintainer]:
         """Return the other functions that maintain the same tables with another ledger. Raises Transient."""
         from projections.aws.deployed_stack import other_maintainers
-        from projections.aws.live_tables import LEDGER
 
         name, ledger = self.name(function, "StreamFunctionName"), live.names.get(LEDGER)
         if name is None or ledger is None:
@@ -126,7 +130,7 @@ class Deployed:
 
         The TTL is compared only if `compares_ttl`.
         """
-        from projections.aws.live_tables import LEDGER, time_to_live
+        from projections.aws.live_tables import time_to_live
         from projections.deploy.comparison import TTL, LiveTable, live_findings
 
         tables = {
@@ -143,13 +147,31 @@ class Deployed:
 
         return not is_emulated(live.client.meta.endpoint_url)
 
-    def warnings(self, live: Live, *, refuse: bool = False) -> list[str]:
-        """Return where the deployment does not agree with the rules, each with the way out.
+    def permissions(self, live: Live) -> list[Finding]:
+        """Return what the roles of the deployed template lack for the rules, and what of them cannot be checked.
 
-        With `refuse`, raises UsageError if filters drop all changes of an entity: values that a backfill computes from its
-        items would never change again.
+        Raises Misconfigured if the template cannot be read.
         """
-        from projections.errors import StoreError
+        from projections.aws.deployed_stack import deployed_template
+        from projections.deploy.agreement import permission_findings
+        from projections.deploy.cloudformation import template_of
+        from projections.deploy.needs import Deployment
+
+        if self.stack is None:
+            raise Misconfigured("they are read from the template of a stack: pass --stack NAME")
+        text = deployed_template(self.client("cloudformation"), self.stack.name)
+        try:
+            document = template_of(text, f"the template of {self.stack.name}")
+        except RulesError as error:
+            raise Misconfigured(str(error.problems[0])) from error
+        return permission_findings(document, Deployment("", live.program))
+
+    def warnings(self, live: Live, *, refuse: bool = False, permissions: bool = False) -> list[str]:
+        """Return where the deployment does not agree with the rules, each with the way out; with `permissions`, also where
+        its roles do not.
+
+        With `refuse`, raises UsageError with what has to be deployed first: otherwise functions fail, or miss changes.
+        """
         from projections.operations.health import maintainer
 
         texts: list[str] = []
@@ -159,8 +181,14 @@ class Deployed:
         except StoreError as error:
             texts.append(f"the filters of the event source mappings were not checked: {error}")
         findings = self.findings(live, mappings)
-        if refuse and (blind := [_sentence(finding) for finding in findings if finding.rule]):
-            raise UsageError(*blind)
+        if permissions:
+            try:
+                findings += self.permissions(live)
+            except Misconfigured as error:
+                texts.append(f"the permissions of the functions were not checked: {error}")
+        lacking = [finding for finding in findings if finding.severity == "error" and finding.code in _FIRST]
+        if refuse and lacking:
+            raise UsageError(*map(_sentence, lacking))
         with suppress(StoreError):  # the caller may not read other functions
             for other in self.other_maintainers(live):
                 finding = maintainer(*other, stack=self.stack.name if self.stack else None)
@@ -182,62 +210,104 @@ class Deployed:
 
     def document(self, *, writes: bool = False) -> Mapping[str, Any]:
         """Return the rules that a command uses, as `rules` does, and print a note if a local file differs."""
-        chosen = self.rules("refuse" if writes else "use")
+        chosen = self.rules(refuse=writes)
         if chosen.note:
             print_line(f"note: {chosen.note}.", err=True)
         return chosen.document
 
-    def rules(self, another: Literal["refuse", "use", "ignore"]) -> Chosen:
-        """Return the deployed rules; without a stack, those of --rules, $RULES or the rule file here.
+    def rules(self, *, refuse: bool = False) -> Chosen:
+        """Return the rules in the registry. Without a registry, those in the package of the stack's function; without a
+        stack, those of --rules, $RULES or the rule file here.
 
-        If --rules names a file that differs from the deployed rules, `another` decides: a command that writes refuses it, a
-        command that only reads uses it, and `status` ignores it. Raises UsageError, and RulesError with every mistake in the
-        file.
+        If --rules names a file that differs from the rules that the functions run, a command that writes should `refuse` it;
+        others are told. Raises UsageError, and RulesError with every mistake in the file.
         """
         option = self._given.rules
-        if self.stack is None:
+        registered = self.registered_rules(pending=True, refuse=refuse)
+        if registered is None and self.stack is None:
             return Chosen(document_of(find_rules(option)))
         try:
-            document = self._packaged_rules()
+            document = registered if registered is not None else self._packaged_rules()
         except Misconfigured as error:
             if option is None:
+                assert self.stack is not None
                 raise UsageError(
                     f"stack {self.stack.name}: the deployed rules could not be read: {error}. Allow lambda:GetFunction, or "
                     "name the file of the deployed rules with --rules FILE"
                 ) from None
-            note = f"{option} was not compared with the rules that stack {self.stack.name} runs: {error}"
+            note = f"{option} was not compared with {self._runs}: {error}"
             return Chosen(document_of(find_rules(option)), note=note, about_option=True)
         if option is None:
-            return Chosen(document, True, self._local_note(document))
+            return Chosen(document, self._local_note(document))
         path = find_rules(option)
         local = document_of(path)
-        difference = _difference(local, document)
+        difference = _difference(local, document, self._waiting)
         if not difference:
-            return Chosen(document, True)
-        differs = f"{path} differs from the rules that stack {self.stack.name} runs ({difference})"
-        if another == "refuse":
-            raise UsageError(f"{differs}. Deploy it first, or omit --rules to use the deployed rules")
-        if another == "use":
-            return Chosen(local, False, f"{differs}. This command uses {path}", about_option=True)
-        return Chosen(document, True, differs, about_option=True)
+            return Chosen(document)
+        differs = f"{path} differs from {self._runs} ({difference})"
+        if refuse:
+            raise UsageError(f"{differs}. Run `projections apply {path}` first, or omit --rules to use those rules")
+        return Chosen(document, f"{differs}. `projections apply {path}` would change them", about_option=True)
+
+    @property
+    def _runs(self) -> str:
+        place = f"stack {self.stack.name} runs" if self.stack is not None else "the functions run"
+        return f"the rules that {place}"
+
+    def ledger_store(self) -> Store | None:
+        """Return a store of the ledger alone; None if no ledger is named."""
+        from projections.aws.clients import client
+        from projections.language.program import LEDGER_SCHEMA
+        from projections.stores.dynamodb import DynamoDBStore
+
+        name = self.name(self._given.ledger, _LEDGER, "LEDGER_TABLE_NAME")
+        if name is None:
+            return None
+        dynamodb = client(endpoint_url=self._given.endpoint_url, region=self.region)
+        return DynamoDBStore(dynamodb, {LEDGER: name}, {LEDGER: LEDGER_SCHEMA})
+
+    def registered_rules(self, *, pending: bool = False, refuse: bool = False) -> Mapping[str, Any] | None:
+        """Return the rules in the registry, as `Registry.document`; None without a registry. Raises Transient.
+
+        Versions that this package cannot read are left out with a note; a command that writes should `refuse` them with a
+        UsageError, because what it writes would have no part of them.
+        """
+        from projections.engine.registry import Registry
+        from projections.language.kinds import FORMAT
+        from projections.language.program import Program
+
+        store = self.ledger_store()
+        empty = {"format": FORMAT, "guard_prefix": "~", "tables": {}, "entities": {}, "projections": {}, "retired": {}}
+        try:
+            registry = Registry(Program.from_document(empty), store) if store is not None else None
+            snapshot = registry.read() if registry is not None else None
+        except (Misconfigured, StoreError):
+            return None  # `connect` reports the table
+        if registry is None or snapshot is None:
+            return None
+        readable = registry.readable(snapshot)
+        if unreadable := sorted(readable.stale - snapshot.stale):
+            newer = "a newer version of dynamodb-projections registered this, and this one cannot read it"
+            old = f"{', '.join(unreadable)}: {newer}"
+            if refuse or not readable.maintained:
+                raise UsageError(f"{old}. Install the version that the functions have")
+            print_line(f"note: {old}. It is left out.", err=True)
+        self._waiting = {(v.rule, v.fingerprint) for v in snapshot.maintained if v.state != "active"}
+        return registry.document(readable, pending=pending)
 
     def _local_note(self, document: Mapping[str, Any]) -> str:
-        """Return how a rule file that $RULES names, or that is here, differs from the deployed rules."""
-        assert self.stack is not None
+        """Return how a rule file that $RULES names, or that is here, differs from the rules that the functions run."""
         try:
             path = find_rules()
         except UsageError:
             return ""  # there is none
         try:
-            difference = _difference(document_of(path), document)
+            difference = _difference(document_of(path), document, self._waiting)
         except RulesError as error:
             difference = f"it has {count(len(error.problems), 'mistake')}: run `projections check {path}`"
         if not difference:
             return ""
-        return (
-            f"{path} differs from the rules that stack {self.stack.name} runs ({difference}). "
-            "This command uses the deployed rules"
-        )
+        return f"{path} differs from {self._runs} ({difference}). `projections apply` would change them"
 
     def _packaged_rules(self) -> Mapping[str, Any]:
         """Return the canonical rules in the package of the stream's function. Raises Misconfigured."""
@@ -286,16 +356,26 @@ def _sentence(finding: Finding) -> str:
     return finding.reason + instead
 
 
-def _difference(local: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+def _difference(local: Mapping[str, Any], document: Mapping[str, Any], waiting: Collection[tuple[str, str]]) -> str:
     """Return how rules differ from those that are deployed, such as `new: a; changed: b`; nothing if they are the same."""
     from projections.language.program import Program
 
     program, other = Program.from_document(local), Program.from_document(document)
-    here, there = ({name: rule.fingerprint for name, rule in program.rules.items()} for program in (program, other))
+    here, there = ({name: rule.fingerprint for name, rule in rules.rules.items()} for rules in (program, other))
+    held = {name for name, rule in program.rules.items() if rule.held}
+    here = {
+        name: form for name, form in here.items() if name in there or program.rules[name].recorded or name not in held
+    }
+    same = {name for name in here.keys() & there.keys() if here[name] == there[name]}
     kinds = {
         "new": here.keys() - there.keys(),
-        "changed": {name for name in here.keys() & there.keys() if here[name] != there[name]},
+        "changed": {name for name in (here.keys() & there.keys()) - same if (name, here[name]) not in waiting},
+        "not published": {
+            name
+            for name in (here.keys() & there.keys()) - held
+            if (name in same and other.rules[name].held) or (name not in same and (name, here[name]) in waiting)
+        },
+        "to be held": {name for name in same & held if not other.rules[name].held},
         "missing": there.keys() - here.keys(),
-        "retired": {name for name, _ in set(program.retired.items()) ^ set(other.retired.items())},
     }
     return "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)

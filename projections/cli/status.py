@@ -51,7 +51,7 @@ def command(options: Tables, as_json: bool, function: str | None, sources: Sourc
     from projections.operations import health
 
     there = find_deployed(options)
-    chosen = there.rules("ignore")
+    chosen = there.rules()
     live = there.connect(chosen.document, other_indexes=True)
     now = datetime.now(UTC)
     recorded = ledger_status(there, chosen, live, now)
@@ -69,7 +69,7 @@ def command(options: Tables, as_json: bool, function: str | None, sources: Sourc
             "attention": attention,
             "findings": [plain_finding(finding) for finding in findings],
             "epoch": recorded.epoch,
-            "rules": dict(recorded.rules),
+            "versions": dict(recorded.versions),
         }
         print_text(json_text(report))
     else:
@@ -84,9 +84,7 @@ def ledger_status(there: Deployed, chosen: Chosen, live: Live, now: datetime) ->
     stack = there.stack
     schedule, since = (stack.parameters.get("AuditSchedule"), stack.created) if stack else (None, None)
     name = stack.name if stack else None
-    return health.ledger(
-        live.program, live.store, now, deployed=chosen.deployed, stack=name, schedule=schedule, since=since
-    )
+    return health.ledger(live.program, live.store, now, stack=name, schedule=schedule, since=since)
 
 
 def service_findings(

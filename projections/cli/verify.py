@@ -15,16 +15,16 @@ from projections.cli.stack import find_deployed
 from projections.engine.ledger_items import LEDGER
 from projections.errors import UsageError
 from projections.inspect.explain.words import encoded_words, json_words, version_words, without_hashes
+from projections.language.rules import public_name
 from projections.local.items import distinct
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, OFFLINE, REPAIRS, SOURCE, Drift
-from projections.operations.verify.verify_scope import DISABLED
 from projections.terminal import Bar, console, count, json_text, markup, print_grid, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
+    from projections.language.program import Program
     from projections.operations.verify.repair import Repair
     from projections.operations.verify.verification import Verification
-    from projections.operations.verify.verify_scope import Scope
 
 
 @click.command("verify")
@@ -60,14 +60,17 @@ def command(
 
     The application may write meanwhile. Compares each source item with its entry in the ledger, the totals of each target
     (its group in the ledger) with the entries, published values with groups, and copies, index attributes and embedded
-    attributes with their sources, also for rules in shadow mode. If nothing is deployed yet, compares the tables with the
-    values that the rules would write: this checks values that the application maintains itself. A rule that reads what
-    another rule writes is compared only if the values of that rule are right.
+    attributes with their sources. Of versions of rules that are not published, compares what the ledger records, so that a
+    version is known to be right before it is promoted; and the values on items if the rule has no published version. If
+    nothing is deployed yet, compares the tables with the values that the rules would write: this checks values that the
+    application maintains itself. A rule that reads what another rule writes is compared only if the values of that rule are
+    right.
 
     For each difference, prints the values of the item, of its group and of the entries, and which of them disagree with the
     source items. With --sample, the command can only report that an item and its group differ, and --repair is refused.
 
-    With --repair, refreshes wrong items, and rebuilds groups that disagree with their entries.
+    With --repair, refreshes wrong items, and recounts rules of which a group disagrees with its entries: each gets a new
+    version of the same meaning, which is filled and published. Damaged versions that are not published are removed.
 
     Exits with 1 if there is drift; with --repair, if any is left.
 
@@ -106,7 +109,7 @@ def command(
         if as_json:
             print_json(checked, repaired, done.withheld, share)
         else:
-            print_table(checked, repaired, done.withheld, share, done.differences)
+            print_table(checked, repaired, done.withheld, share, done.differences, live.program)
         left = checked.candidates.count()
         return int(bool(left or (repaired is not None and (repaired.failed or repaired.rejected))))
 
@@ -151,7 +154,10 @@ def print_json(checked: Verification, repair: Repair | None, withheld: Sequence[
             before = ",\n"
         print_text("\n],\n")
     summary = {
-        "rules": checked.scope.states,
+        "rules": {
+            **{checked.scope.shown_name(name): state for name, state in checked.scope.states.items()},
+            **dict.fromkeys(checked.scope.stale, "stale"),
+        },
         "read": dict(checked.counts),
         "sample": share,
         "ledger": not checked.scope.offline,
@@ -159,6 +165,8 @@ def print_json(checked: Verification, repair: Repair | None, withheld: Sequence[
         "takenAsGiven": checked.scope.keeping,
         "notCompared": checked.uncompared,
         "repaired": dict(repair.counts) if repair is not None else None,
+        "recounted": repair.recounted if repair is not None else [],
+        "removed": repair.removed if repair is not None else [],
         "failed": repair.failed if repair is not None else {},
         "rejected": repair.rejected if repair is not None else {},
         "withheld": withheld,
@@ -167,9 +175,14 @@ def print_json(checked: Verification, repair: Repair | None, withheld: Sequence[
 
 
 def print_table(
-    checked: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None, found_count: int
+    checked: Verification,
+    repair: Repair | None,
+    withheld: Sequence[str],
+    share: float | None,
+    found_count: int,
+    program: Program,
 ) -> None:
-    """Print the first differences of each rule, a summary by kind, and notes."""
+    """Print the first differences of each rule, with what `program` says about it; a summary by kind, and notes."""
     from projections.language.ruleset import readers
 
     out = console()
@@ -187,10 +200,8 @@ def print_table(
                 rows.append(_row(drift, several, checked.scope.offline))
             else:
                 hidden += 1
-        state = "not deployed" if checked.scope.offline else checked.scope.states.get(rule, "gone")
-        if rule in checked.scope.undeployed:
-            state = "not active in this form"
-        about = "; ".join(filter(None, (state, checked.scope.program.about(rule))))
+        state = "not deployed" if checked.scope.offline else checked.scope.states.get(rule, "active")
+        about = "; ".join(filter(None, (state, program.about(public_name(rule)))))
         out.print(markup("[bold cyan]{}[/] [dim]({})[/]", rule, about) if rule else markup("[bold cyan]all rules[/]"))
         if hidden:
             rows.append([("…", ""), (f"and {hidden:,} more; --json has all", "dim")])
@@ -219,13 +230,13 @@ def print_table(
     read = ", ".join(f"{number:,} of {'the ledger' if table == LEDGER else table}" for table, number in counts)
     left = checked.candidates.count()
     if repair is not None:
-        shadow = checked.candidates.count(shadow=True)
-        of_these = f", {shadow:,} of them in shadow mode" if shadow else ""
+        unpublished = checked.candidates.count(unpublished=True)
+        of_these = f", {unpublished:,} of them of versions that are not published" if unpublished else ""
         text = f"{count(found_count, 'difference')} found, {left:,} left{of_these}."
     elif left:
         text = f"{count(left, 'difference')}."
     else:
-        text = "No drift in what was compared." if checked.scope.undeployed else "✓ No drift."
+        text = "✓ No drift."
     print_line(f"{text} Items read: {read or 'none'}.")
     if repair is not None and readers(checked.scope.program.model, repair.rules):
         print_line("Values that follow from repaired ones are repaired next: run the same command again.")
@@ -235,7 +246,7 @@ def _row(drift: Drift, several: bool, offline: bool) -> list[tuple[str, str]]:
     behind = [f"source {_key(drift.source, several)}"] if drift.source else []
     behind += [f"as of {version_words(drift.at)}"] if drift.at and not offline else []
     return [
-        (drift.kind, "yellow" if drift.shadow else "red"),
+        (drift.kind, "yellow" if drift.unpublished else "red"),
         (_key(drift.target, several), ""),
         (drift.attribute or "", "bold"),
         (difference(drift), ""),
@@ -252,8 +263,6 @@ def difference(drift: Drift) -> str:
 
 
 def _difference(drift: Drift) -> str:
-    if drift.kind == "rebuilding":
-        return "nothing is published until the rebuild is complete: run --repair"
     if drift.kind == "error":
         return f"{drift.actual}. Correct the item, or report this"
     if drift.kind == LEFT_OVER:
@@ -348,16 +357,13 @@ def _notes(checked: Verification, repair: Repair | None, share: float | None) ->
             f"{name} was not compared: it reads what {' and '.join(causes)} would write, and these values are not in the "
             "tables, or differ. Run this again after a backfill, or when they are right."
         )
-    for name in scope.undeployed:
-        yield f"{name} is not deployed in this form, or no backfill has activated it: {_what_was_compared(scope, name)}."
+    for name in scope.stale:
+        yield f"{name} was not compared: it is stale, because this package, or that of a function, is too old to read it."
     for name in scope.filling:
-        yield f"{name} is filling: its backfill is not complete, and {_what_was_compared(scope, name)}."
-    shadows = [name for name, state in scope.states.items() if state == "shadow" and not scope.offline]
-    if shadows:
-        yield f"In shadow mode, compared with the values of the application: {', '.join(shadows)}."
-    if idle := [name for name, state in scope.states.items() if state == DISABLED]:
-        what = "not compared" if scope.offline else "only the ledger was compared"
-        yield f"Disabled, so {what}, and not the values that they wrote: {', '.join(idle)}."
+        yield f"{name} is filling: only its groups were compared with its entries."
+    for name, state in scope.states.items():
+        if state in ("ready", "standby") and name not in scope.published and not scope.offline:
+            yield f"{name} is not published ({state}): what it records was compared, and no values of items."
     if scope.keeping and share is None:
         names = ", ".join(scope.keeping)
         yield f"Contributions of expired items (expired: keep) cannot be checked, and are assumed to be correct: {names}."
@@ -369,11 +375,10 @@ def _notes(checked: Verification, repair: Repair | None, share: float | None) ->
             "an item and its group differ, either may be wrong."
         )
     if repair is not None:
+        if repair.recounted:
+            yield f"Recounted from all items, as a new version that is published: {', '.join(repair.recounted)}."
+        if repair.removed:
+            yield f"Removed, because groups were damaged: {', '.join(repair.removed)}. Apply the rules again to fill them."
         for why, reasons in (("not repaired", repair.failed), ("cannot be stored", repair.rejected)):
             for key, reason in reasons.items():
                 yield f"{why}: {key}: {reason}"
-
-
-def _what_was_compared(scope: Scope, rule: str) -> str:
-    """Return what was compared of a rule whose backfill is not complete."""
-    return "only its groups were compared" if rule in scope.grouped else "it was not compared"

@@ -32,8 +32,8 @@
   const beside = (name, rule) => {
     for (const box of document.querySelectorAll(`#stage button[data-rule="${CSS.escape("rule-" + name)}"]`)) {
       box.querySelector(".live")?.remove();
-      const quiet = rule.state === "live" && !rule.freshness && rule.level === "ok";
-      const text = rule.state === "live" && rule.freshness ? seconds(rule.freshness.p50) : rule.state;
+      const quiet = rule.state === "active" && !rule.freshness && rule.level === "ok";
+      const text = rule.state === "active" && rule.freshness ? seconds(rule.freshness.p50) : rule.state;
       const mark = make("span", `live ${quiet ? "dot" : "pill"} l-${rule.level}`, quiet ? "" : text);
       mark.title = sentence(rule);
       box.append(mark);

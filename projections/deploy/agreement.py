@@ -34,6 +34,7 @@ from projections.deploy.cloudformation import (
 )
 from projections.deploy.comparison import (
     DELIVERY,
+    DEPLOY,
     ENVIRONMENT,
     FUNCTIONS,
     NOT_JUDGED,
@@ -69,6 +70,16 @@ def disagreements(document: Document, deployment: Deployment) -> list[Finding]:
     return sorted(every, key=lambda finding: (finding.line, finding.column, finding.code, finding.reason))
 
 
+def permission_findings(document: Document, deployment: Deployment) -> list[Finding]:
+    """Return the permissions that the roles of a template lack for rules, and those that cannot be checked."""
+    comparison = _Comparison(document, deployment)
+    if not comparison.pairs:
+        reason = "the permissions of the functions cannot be checked: the template has none of our handlers"
+        return [report(document, NOT_JUDGED, ("Resources",), reason)]
+    lacking = [finding for pair in comparison.pairs for finding in comparison.permissions(*pair)]
+    return [replace(each, instead=DEPLOY) if each.code == PERMISSIONS.code else each for each in lacking]
+
+
 @lru_cache(maxsize=4)
 def _ours(deployment: Deployment) -> Resolution:
     return Resolution(template_of(sam_template(deployment), "our template"))
@@ -99,8 +110,7 @@ class _Comparison:
         for ours, theirs in self.pairs:
             yield from self._recursion(ours, theirs)
             yield from self._environment(ours, theirs)
-            yield from self._new_rules(theirs)
-            yield from self._permissions(ours, theirs)
+            yield from self.permissions(ours, theirs)
             if ledger := _variables(theirs).get("LEDGER_TABLE_NAME"):
                 yield from self._table(LEDGER_SCHEMA, ledger, "the ledger", streams=False)
         for needs in self.deployment.tables:
@@ -174,17 +184,6 @@ class _Comparison:
                 reason = f"{function.id} has no environment variable {name}"
                 instead = f"set it to {value}, as `projections template` does"
                 yield self.finding(ENVIRONMENT, self._place(function), reason, instead, "warning")
-
-    def _new_rules(self, function: Resource) -> Iterator[Finding]:
-        """Yield rules that publish at once to a table that may hold data."""
-        variables = _variables(function)
-        existing = [name for name in self._tables_of(function).values() if self._creates(name) is None]
-        if existing and variables.get("NEW_RULES", "live") == "live":
-            reason = (
-                f"NEW_RULES is live, but this template does not create {existing[0]}: rules would overwrite its values"
-            )
-            instead = "set NEW_RULES to fill, and run `projections backfill`"
-            yield self.finding(ENVIRONMENT, self._place(function, "NEW_RULES"), reason, instead, "warning")
 
     def _place(self, function: Resource, *name: str) -> Location:
         """Return the path of a variable: at the function, or in Globals."""
@@ -296,7 +295,7 @@ class _Comparison:
                     known["${DiscardedBucket}"] = mapping.bucket
         return known
 
-    def _permissions(self, ours: Resource, function: Resource) -> Iterator[Finding]:
+    def permissions(self, ours: Resource, function: Resource) -> Iterator[Finding]:
         """Yield permissions that a function lacks, or that they cannot be checked."""
         try:
             names = {*self.theirs.resources, *placeholders(list(self.known.values())), "label"}

@@ -342,16 +342,16 @@ def live_findings(program: Program, tables: Mapping[str, LiveTable], ledger: Liv
         for mapping in read:
             for finding in setting_findings(document, mapping):
                 if finding.severity == "error":  # the others are choices, or cannot be changed any more
-                    yield replace(finding, instead=_DEPLOY)
+                    yield replace(finding, instead=DEPLOY)
         for finding in filter_findings(document, program, needs, read):
             if finding.severity != "note" or finding.code == NOT_JUDGED.code:
                 about = f"table {name}: {finding.reason}"
-                yield replace(finding, reason=about, instead=_DEPLOY if finding.code == FILTERS.code else "")
+                yield replace(finding, reason=about, instead=DEPLOY if finding.code == FILTERS.code else "")
     if ledger is not None:
         yield from _table(ledger, LEDGER_SCHEMA, streams=False)
 
 
-_DEPLOY = "write the template again with `projections template`, then run `sam build` and `sam deploy`"
+DEPLOY = "write the template again with `projections template`, then run `sam build` and `sam deploy`"
 
 
 def _document(name: str, resource: Any) -> Document:
@@ -376,7 +376,7 @@ def _table(table: LiveTable, schema: Schema, *, streams: bool) -> Iterator[Findi
     for finding in table_findings(document, resource, schema, f"table {name}", streams=streams):
         if finding.code == INDEXES.code and finding.instead == "add it":
             finding = replace(
-                finding, instead=f"add it: {_DEPLOY}, or `aws dynamodb update-table` for an existing table"
+                finding, instead=f"add it: {DEPLOY}, or `aws dynamodb update-table` for an existing table"
             )
         elif finding.code in ways and not (finding.code == TTL.code and schema.ttl is None):
             finding = replace(finding, instead=ways[finding.code])

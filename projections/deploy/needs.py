@@ -333,9 +333,9 @@ class Deployment:
 
     @cached_property
     def within(self) -> tuple[tuple[str, str, int], ...]:
-        """Each rule with `within`: its name, a suffix for a logical id, and the seconds. Shadow rules publish nothing."""
+        """Each rule with `within`: its name, a suffix for a logical id, and the seconds. Held rules publish nothing."""
         rules = self.program.rules
-        limits = {name: limit for name, limit in self.program.within.items() if rules[name].mode != "shadow"}
+        limits = {name: limit for name, limit in self.program.within.items() if not rules[name].held}
         suffixes = _suffixes(dict.fromkeys(limits))
         return tuple((name, suffixes[name], limit) for name, limit in limits.items())
 

@@ -143,12 +143,7 @@ def _values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
             if is_set
         ),
         "table parameters": ", ".join(parameters),
-        "any exists": _any(
-            [f"!Not [!Condition Create{it}]" for it in (*(f"Table{t.suffix}" for t in tables), "Ledger")]
-        ),
-        "auto": "" if deployment.existing else " `auto` is `fill` if any table exists already, else `live`.",
-        "new rules": _new_rules(deployment),
-        "longest ledger name": str(131 - LABEL * len(tables)),
+        "longest ledger name": str(136 - LABEL * len(tables)),
         "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
         "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
         "pages": _PAGES,
@@ -259,12 +254,6 @@ def _environment(deployment: Deployment) -> list[str]:
     ]
 
 
-def _new_rules(deployment: Deployment) -> str:
-    if deployment.existing:
-        return "!Ref NewRules"
-    return "!If [ChooseNewRules, !If [HoldsData, fill, live], !Ref NewRules]"
-
-
 LABEL = 24
 """Characters of a stream's label and a space in the description of a version."""
 
@@ -272,14 +261,13 @@ LABEL = 24
 def _version(deployment: Deployment) -> list[str]:
     """Return the description of a version: all values of parameters that its function uses, in at most 256 characters.
 
-    Without the ledger's name it has at most 125 characters, and 24 for each stream. It omits the names of tables, because
+    Without the ledger's name it has at most 120 characters, and 24 for each stream. It omits the names of tables, because
     the stream changes with the table.
     """
     values = [
         f'!If [CreateLedger, "-", !Ref {_LEDGER}]',
         '!If [HasKey, !Select [1, !Split ["key/", !Ref KmsKeyArn]], "-"]',
         "!Ref RulesFile",
-        _new_rules(deployment),
         *(
             f"!Ref {name}"
             for name in ("PushWritesPerSecond", "RuleWritesPerMinute", "AuditItems", "Redact", "LogLevel", "Tracing")
@@ -292,13 +280,6 @@ def _version(deployment: Deployment) -> list[str]:
 
 def _items(texts: Sequence[str], first: str, others: str) -> list[str]:
     return [(others if number else first) + text for number, text in enumerate(texts)]
-
-
-def _any(conditions: list[str]) -> str:
-    """Return a condition that holds if one of two or more does. `Fn::Or` accepts at most ten."""
-    while len(conditions) > 10:
-        conditions = [f"!Or [{', '.join(conditions[:10])}]", *conditions[10:]]
-    return f"!Or [{', '.join(conditions)}]"
 
 
 def _one_or_list(values: Sequence[str]) -> str:

@@ -9,17 +9,17 @@ from typing import Any, Protocol
 
 from projections.aws.live_tables import LEDGER, Live
 from projections.aws.wiring import THREADS
-from projections.engine.processor import OUTDATED
 from projections.engine.rejections import Rejected
 from projections.engine.running import Run, at_once
 from projections.engine.stages import Outcome
-from projections.engine.store import Action, Check, Delete, Image, ItemKey, Store, Update, Value, WrappedStore, Write
-from projections.errors import Misconfigured, StoreError, UsageError
+from projections.engine.store import Delete, Image, ItemKey, Store, Update, Value, WrappedStore, Write
+from projections.errors import Misconfigured, StoreError
 from projections.inspect.diff.difference import Difference
 from projections.inspect.explain.record_effects import RecordReport, record_report
 from projections.inspect.rehearsal.rehearse import Decoded
 from projections.language.findings.kinds import Finding
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.rules import public_name
 from projections.language.values import changed_attributes
 from projections.local.event_source import Batch
 from projections.local.functions import Functions, LocalQueue
@@ -130,7 +130,7 @@ class WatchedStore(WrappedStore):
         self._record([write])
         return removed
 
-    def transact(self, writes: Sequence[Action]) -> None:
+    def transact(self, writes: Sequence[Write]) -> None:
         self._store.transact(writes)
         self._record(writes)
 
@@ -139,11 +139,9 @@ class WatchedStore(WrappedStore):
         self._record([write for write, answer in zip(writes, answers, strict=True) if answer is None])
         return answers
 
-    def _record(self, writes: Sequence[Action]) -> None:
+    def _record(self, writes: Sequence[Write]) -> None:
         with self._lock:
             for write in writes:
-                if isinstance(write, Check):
-                    continue
                 if write.key.table == LEDGER:
                     self._seen.ledger_writes += 1
                     continue
@@ -152,11 +150,12 @@ class WatchedStore(WrappedStore):
                     self._seen.written.append(self._written_item(write))
 
     def _written_item(self, write: Write) -> Written:
+        rules = tuple(map(public_name, write.purpose.rules))
         if isinstance(write, Delete):
-            return Written(write.key, write.purpose.rules, {}, (), True)
+            return Written(write.key, rules, {}, (), True)
         values = {name: value for name, value in write.set.items() if not name.startswith(self._prefix)}
         removed = tuple(name for name in write.remove if not name.startswith(self._prefix))
-        return Written(write.key, write.purpose.rules, values, removed, False)
+        return Written(write.key, rules, values, removed, False)
 
 
 class Projector:
@@ -188,12 +187,13 @@ class Projector:
             observe=self._observe,
             run=self.run,
             queue=self.queue,
+            filled=False,
         )
 
     def invoke(self, logical: str, batch: Batch) -> tuple[object, Exception | None, Delivery]:
         """Deliver a batch; return the response, the error and what was done.
 
-        Raises Misconfigured if no batch can succeed, UsageError if other rules are active.
+        Raises Misconfigured if no batch can succeed.
         """
         names, raw = {self._live.names[logical]: logical}, batch.records if batch.attempt == 1 else ()
         records = [record_report(self.program, Decoded.of(self.program, record, names)) for record in raw]
@@ -207,8 +207,6 @@ class Projector:
         except Exception as problem:  # Lambda treats it as a failed batch, too
             error = problem
             self.reason = str(problem) if isinstance(problem, StoreError) else f"{type(problem).__name__}: {problem}"
-        if self.reason == OUTDATED:
-            raise UsageError("other rules became active on these tables. Restart the command with the active rules")
         failed = error is not None or bool(answer and answer.get("batchItemFailures"))
         self.totals.records += len(records)
         return answer, error, self.delivery(before, records, self.reason if failed else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -52,7 +52,6 @@ class Session:
         self._until_idle = until_idle
         self._stopped = threading.Event()
         self._projector = Projector(target.live, program)
-        self._removed: set[str] = set()
         self._backfilling = False
         self._followed: dict[str, Followed] = {}
         self._paused: dict[str, float] = {}
@@ -167,16 +166,13 @@ class Session:
             reason = self._projector.reason
             self._report.note(markup("          [red]discarded[/]  {} {}: {}", record["eventName"], key, reason))
 
-    # New and changed rules publish nothing before a backfill, so one runs at once; it also deletes items that rules no
-    # longer create, and a removed rule is retired.
+    # New and changed rules publish nothing before they are filled, so they are at once; a backfill also deletes items that
+    # rules no longer create, and a removed rule is retired.
 
     def begin(self) -> None:
         """Activate the rules, and project the items that the tables hold: the stream of earlier writes is not read."""
         self._report.findings(review(self._file.path).findings)
-        program, snapshot = self._projector.program, Registry(self._projector.program, self._projector.store).read()
-        if snapshot is not None:
-            program = self._with_removed(program, [name for name in snapshot.rules if "@" not in name])
-        self._backfill(program)
+        self._backfill(self._with_removed(self._projector.program))
 
     def _reload(self) -> None:
         """Activate the rules of the changed file. If they are invalid or do not fit, the old rules stay active."""
@@ -190,8 +186,8 @@ class Session:
         if program.tables.keys() != old.tables.keys():
             self._refuse("the rules now name other tables. Restart the command for these tables")
             return
-        program = self._with_removed(program, old.rules)
-        if program.document == old.document:
+        program = self._with_removed(program)
+        if {**program.document, "retired": old.document["retired"]} == old.document:
             self._report.note(markup("[dim]{} was saved without a change of the rules[/]", name))
             return
         if wrong := self._target.fit(program):
@@ -221,7 +217,9 @@ class Session:
         before, started = self._projector.meter.write_units, time.monotonic()
         self._backfilling = True
         try:
-            run = backfill.begin(wait=0.0, allow_delete=True)
+            versions = backfill.registry.register(program).versions.values()
+            waiting = [version.name for version in versions if version.state != "active"]
+            run = backfill.begin(versions=waiting, allow_delete=True)
             self._projector.use(program, store)
             runner = Runner(backfill)
             run = runner.work(run)
@@ -244,16 +242,17 @@ class Session:
         if delivery.rejected:
             self._report.report_delivery(Delivery(rejected=delivery.rejected))
 
-    def _with_removed(self, program: Program, before: Iterable[str]) -> Program:
+    def _with_removed(self, program: Program) -> Program:
         """Return the program with removed rules retired: what they wrote is removed."""
-        names = {name.partition("@")[0] for name in before} | self._removed
-        gone = sorted(name for name in names if name not in program.rules and name not in program.retired)
+        snapshot = Registry(program, self._projector.store).read()
+        lacking = snapshot.lacking(program) if snapshot is not None else []
+        gone = [name for name in lacking if name not in program.retired]
         if not gone:
             return program
-        if fresh := [name for name in gone if name not in self._removed]:
-            retire = f"`retired: {{{', '.join(f'{name}: remove' for name in fresh)}}}`"
-            text = f"{', '.join(fresh)}: removed from the file, so its values are removed. Before you deploy, add"
-            self._report.note(markup("[yellow]{} {} or `keep`[/]", text, retire))
-            self._removed.update(fresh)
+        retire = f"`retired: {{{', '.join(f'{name}: remove' for name in gone)}}}`"
+        text = (
+            f"{', '.join(gone)}: removed from the file, so its values are removed. Before you apply it elsewhere, add"
+        )
+        self._report.note(markup("[yellow]{} {} or `keep`[/]", text, retire))
         retired = {**program.document["retired"], **dict.fromkeys(gone, "remove")}
         return Program.from_document({**program.document, "retired": retired})

@@ -79,8 +79,7 @@ class ApplicationItems:
 
     def is_of(self, entity: Entity, key: ItemKey, image: Image | None) -> bool:
         """Whether an item is of an entity, by key and `match`."""
-        item = self._program.recognise(key, image) if image is not None else None
-        return item is not None and item.entity is entity
+        return image is not None and self._program.recognise_as(entity, key, image) is not None
 
     def guard(self, rule: Rule, key: ItemKey, image: Image | None) -> Guard | None:
         """The valid guard of a rule on an item."""
@@ -129,7 +128,7 @@ class ApplicationItems:
     def _owned_attributes(self, entity: Entity) -> frozenset[str]:
         """The attributes that rules write on items of an entity, its key included."""
         if entity.name not in self._attributes:
-            derived = self._program.derived_attributes(entity.name, shadow=False) - entity.constants.keys()
+            derived = self._program.derived_attributes(entity.name, held=False) - entity.constants.keys()
             self._attributes[entity.name] = derived | set(entity.schema.key_attributes)
         return self._attributes[entity.name]
 

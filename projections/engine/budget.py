@@ -76,7 +76,7 @@ class Budget:
     def affords(self, program: Program, change: Change, writes: Mapping[str, int]) -> bool:
         """Return whether a change may be committed now, and charge its writes to the budgets of its rules."""
         costs = {rule: cost for rule, cost in writes.items() if cost > self._cheap}
-        if not costs or not self._per_minute or change.is_refresh or change.expiry or _keeps(program, change.source):
+        if not costs or not self._per_minute or change.is_refresh or change.expiries or _keeps(program, change.source):
             return True
         return self.charge(costs)
 

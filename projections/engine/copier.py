@@ -383,6 +383,8 @@ class CopyRefresher:
         guard = self._items.guard(rule, target, item)
         if item is None or guard is None or guard.former or guard.by != encode_key(source):
             return False
+        if guard.promotion != self._guards.promotion(name):
+            return False
         if guard.wrote != self._guards.names(rule, target, attributes):
             return False
         owned = self._guards.owned_attributes(rule, target, item)

@@ -138,7 +138,7 @@ class ListEmbedder:
         if references is None:
             values: dict[str, Value | None] = {rule.list_name: None, name: None}
             return Wanted(values, False, not differing(child.image, values))
-        offered = [rule.given(child, reference, self._parent(rule, reference.key, parents)) for reference in references]
+        offered = [rule.given(child, reference, self._parent(reference.key, parents)) for reference in references]
         value, cut = rule.listed(references, offered)
         cut = cut or rule.has_more_references(child)
         guard = self._guards.read(rule.name, child.key, child.image)
@@ -148,7 +148,7 @@ class ListEmbedder:
         stamp = self._guards.stamp(rule.name, child.key, at)
         return Wanted({rule.list_name: value, name: stamp}, cut, right)
 
-    def _parent(self, rule: ListEmbedRule, key: ItemKey | None, parents: Mapping[ItemKey, Image]) -> Item | None:
+    def _parent(self, key: ItemKey | None, parents: Mapping[ItemKey, Image]) -> Item | None:
         image = parents.get(key) if key is not None else None
         return self._program.recognise(key, image) if key is not None and image is not None else None
 

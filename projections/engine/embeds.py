@@ -253,8 +253,8 @@ class Embedder:
         Raise Transient if a child could not be updated now: the page has to be repeated, which writes only what is missing.
         """
         rule = self._program.embeds.get(push.rule)
-        if rule is None or rule.mode == "shadow":
-            return None, []  # a rule that was removed, or is a shadow now
+        if rule is None or rule.held:
+            return None, []  # a rule that was removed, or is not published now
         deadline.check()
         fence = self._fence(push.rule, push.parent)
         if fence.version > push.version:

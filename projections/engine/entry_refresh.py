@@ -22,7 +22,6 @@ from typing import Any, TypeAlias
 
 from projections.engine.changes import Change, Result
 from projections.engine.goals import DiscardedRecord, Goals
-from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target, entry_key
@@ -31,14 +30,14 @@ from projections.engine.registry import RegistrySnapshot
 from projections.engine.rejections import Failures, internal, internal_reason, is_internal, refusal, rejection_of
 from projections.engine.running import Counters, Deadline, Run
 from projections.engine.store import Image, ItemKey, Store
+from projections.engine.transactions import check_epoch
+from projections.engine.value_counters import ValueCounters
 from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.contribution import Evaluated
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 
 _MOST_ROUNDS = 20
-
-_FILLING = "the rule has `expired: keep` and is filling: redrive this again when the backfill is complete"
 
 Discarded: TypeAlias = Mapping[ItemKey, Sequence[DiscardedRecord]]
 """Records that Lambda discarded, by item."""
@@ -53,19 +52,17 @@ class EntryRefresher:
         store: Store,
         snapshot: RegistrySnapshot,
         guards: Guards,
-        generations: Generations,
+        values: ValueCounters,
         failures: Failures,
         counters: Counters,
         *,
         run: Run[Any],
         clock: Callable[[], float],
         chance: Callable[[], float],
-        reserved: int,
         pace: Callable[[int], None] | None,
     ) -> None:
         self._program = program
         self._store = store
-        self._generations = generations
         self._failures = failures
         self._counters = counters
         self._run = run
@@ -75,15 +72,15 @@ class EntryRefresher:
             store,
             run=run,
             chance=chance,
-            generations=generations,
+            epoch=snapshot.epoch,
+            since=snapshot.since,
+            values=values,
             counters=counters,
-            reserved=reserved,
             pace=pace,
         )
-        self._publisher = Publisher(
-            program, store, generations, guards, run, counters=counters, publishes=snapshot.publishes
-        )
-        self._goals = Goals(program, snapshot, failures, stored=self._ledger.goal, clock=clock)
+        self._epoch = snapshot.epoch
+        self._publisher = Publisher(program, store, snapshot, guards, run, counters=counters)
+        self._goals = Goals(program, snapshot, failures, is_right=self._ledger.is_right, clock=clock)
 
     def refresh(
         self,
@@ -149,15 +146,8 @@ class EntryRefresher:
             done += applied
             moved = [decode_key(result.change.source) for result in results if result.state == "moved"]
             moved += self._relieve([result for result in results if result.state == "full"], stuck, deadline)
-            settled = {decode_key(each.change.source): each.change.expiry for each in applied if each.change.expiry}
-            unread = dict.fromkeys([*moved, *settled])
-            if settled:  # then the next expiries of these items, if there are any
-                discarded = {
-                    key: [record for record in records if record.version != settled.get(key)]
-                    for key, records in discarded.items()
-                }
-            else:
-                rounds += 1
+            unread = dict.fromkeys(moved)
+            rounds += 1
             if unread and rounds == _MOST_ROUNDS:
                 return self._failures.fail(unread, Transient("its entry keeps changing"))
         self._publish(done, deadline, publish)
@@ -193,8 +183,10 @@ class EntryRefresher:
 
     def _contributes(self, key: ItemKey, image: Image) -> bool:
         """Whether an item may have an entry, or should have one."""
-        item = self._program.recognise(key, image)
-        return item is not None and item.entity.name in self._program.ledger_rules
+        item, rules = self._program.recognise(key, image), self._program.ledger_rules
+        if item is not None and item.entity.name in rules:
+            return True
+        return any(item.entity.name in rules for item in self._program.alternative_items(key, image))
 
     def _changes(
         self,
@@ -212,8 +204,7 @@ class EntryRefresher:
         again: dict[ItemKey, Entry | None] = {}
         for key, image in images.items():
             entry = entries.get(key)
-            if entry is not None:
-                self._generations.learn(entry.contributions)
+            check_epoch(entry, self._epoch)
             if image is None:
                 again[key] = entry
                 continue
@@ -227,9 +218,6 @@ class EntryRefresher:
         now = self._store.get_many(list(again))  # after their entries
         for key, entry in again.items():
             records = discarded.get(key, ())
-            if self._waits_for_backfill(now.get(key), records):
-                self._failures.failed[encode_key(key)] = f"{', '.join(self._goals.filling)}: {_FILLING}"
-                continue
             change = self._goals.change(
                 key,
                 now.get(key),
@@ -244,19 +232,18 @@ class EntryRefresher:
                 self._add_unchanged(key, entry, done)
         return changes
 
-    def _waits_for_backfill(self, image: Image | None, records: Sequence[DiscardedRecord]) -> bool:
-        """Whether an expiry cannot be settled before the backfill of a rule that keeps what has expired is complete."""
-        if not records or not self._goals.filling:
-            return False
-        return image is None or any(record.expired for record in records)
-
     def _add_unchanged(self, key: ItemKey, entry: Entry | None, done: list[Result]) -> None:
         """Add an entry that is right: its pending publishes are made, and it expires if it records nothing."""
         if entry is None:
             return
         change = Change(encode_key(key), "", entry.contributions, Evaluated(entry.contributions), entry)
         done.append(
-            Result(change, "applied", entry.targets, may_have_pending=not entry.contributions or bool(entry.recent))
+            Result(
+                change,
+                "applied",
+                entry.targets,
+                may_have_pending=not (entry.contributions or entry.kept) or bool(entry.recent),
+            )
         )
 
     def _publish(self, results: Sequence[Result], deadline: Deadline, everything: bool) -> None:

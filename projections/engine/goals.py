@@ -3,10 +3,12 @@
 For most rules the goal is what the item contributes now: nothing if it is gone. Rules that keep what has expired
 (`expired: keep`) need more, because an item that is gone does not show whether it expired or was deleted:
 
-- Without a record, its contribution stays in the entry. To remove it would lose an expiry whose record is still to come.
-- A discarded record of an expiry settles the contribution: it moves from the entry to the settled totals of its group. This
-  must happen once, however often the record is redriven, so the entry records the versions of the newest expiries. An expiry
-  that is older than what the ledger remembers is rejected: to count it again would be wrong for good.
+- Without a record, its contribution stays in the entry: the record of an expiry is still to come, or was lost, and `keep`
+  means keep. But the entry gets the epoch of this registry, so that no function with an older one settles the matter without
+  the versions that it does not know.
+- A discarded record of an expiry moves the contribution to what the entry keeps. This must happen once, however often the
+  record is redriven, so the entry records the versions of the newest expiries. An expiry that is older than what the ledger
+  remembers is rejected: to count it again would be wrong for good.
 - The entry may be older than the newest discarded record, where it misses the last changes of the item. Then that record
   shows what the item contributed last.
 """
@@ -17,10 +19,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from projections.engine.changes import SETTLED, Change, targets_of, without_mark, without_marks
+from projections.engine.changes import Change, Expiry, targets_of
 from projections.engine.ledger_items import MOST_EXPIRIES, Entry
 from projections.engine.publishing import TOMBSTONE_SECONDS
-from projections.engine.registry import SHADOW, RegistrySnapshot
+from projections.engine.registry import RegistrySnapshot
 from projections.engine.rejections import Failures
 from projections.engine.store import Image, ItemKey
 from projections.language.contribution import Contributions, Evaluated
@@ -49,47 +51,11 @@ class DiscardedRecord(NamedTuple):
     at: float
 
 
-def goal_of(
-    program: Program,
-    held: Contributions,
-    contributions: Contributions,
-    gone: bool,
-) -> Contributions:
-    """Return what an entry should record: what the item contributes, and what only records can show.
-
-    `held` is what the entry records now. Marks of an expiry that is partly settled stay. If the item is `gone` and it is
-    unknown whether it expired, contributions under rules that keep what has expired stay, also while the rule fills: the
-    record of the expiry may still be to come, and would find nothing to settle.
-    """
-    goal = {rule: dict(targets) for rule, targets in contributions.items()}
-    for name, targets in held.items():
-        rule = program.rules.get(name)
-        if gone and rule is not None and rule.expired == "keep":
-            goal[name] = dict(targets)
-            continue
-        for target, contributed in targets.items():
-            if SETTLED in contributed:
-                marked = goal.setdefault(name, {})
-                marked[target] = {**marked.get(target, {}), SETTLED: contributed[SETTLED]}
-    return goal
-
-
-class _Expiry(NamedTuple):
-    """An expiry that is not settled yet: its version, and what it settles."""
-
-    version: str
-    settles: Contributions
-
-    def has_ended(self, entry: Entry | None) -> bool:
-        """Whether the contributions in the entry ended with this expiry. A newer entry is about a later item."""
-        return entry is None or entry.version < self.version
-
-
 class Goals:
     """Computes the changes that bring entries to their goals, and rejects what cannot be computed.
 
-    `stored` returns a goal as the ledger would write it over what an entry records: `Ledger.goal`. `clock` gives seconds
-    since 1970.
+    `snapshot` is the registry. `is_right` returns whether an entry holds contributions, and keeps what it should:
+    `Ledger.is_right`. `clock` gives seconds since 1970.
     """
 
     def __init__(
@@ -98,14 +64,13 @@ class Goals:
         snapshot: RegistrySnapshot,
         failures: Failures,
         *,
-        stored: Callable[[Contributions, Contributions, bool], Contributions],
+        is_right: Callable[[Entry, Contributions], bool],
         clock: Callable[[], float],
     ) -> None:
         self._program = program
-        self._publishes = snapshot.publishes
-        self._settles = snapshot.settles
+        self._snapshot = snapshot
         self._failures = failures
-        self._stored = stored
+        self._is_right = is_right
         self._clock = clock
 
     def change(
@@ -118,77 +83,84 @@ class Goals:
         discarded: Sequence[DiscardedRecord] = (),
         version: str = "",
     ) -> Change | None:
-        """Return the change that brings an entry to its item and settles an expiry; None if there is nothing to commit.
+        """Return the change that brings an entry to its item and keeps expiries; None if there is nothing to commit.
 
         `version` is that of a record of the item that was left to this refresh.
         """
         source = encode_key(key)
-        evaluated = self._program.contributions(self._program.recognise(key, image) if image is not None else None)
+        evaluated = self._program.evaluate(key, image)
         for rule, reason in evaluated.problems:
-            self._failures.reject(rule, reason, source)
-        expiry = self._first_unsettled(key, entry, discarded)
+            if rule not in self._snapshot.standby:
+                self._failures.reject(rule, reason, source)
+        expiries = self._unprocessed_expiries(key, entry, discarded)
         last = max(discarded, default=None, key=lambda record: record.version)
-        shown_version = last.version if last is not None else version
-        if shown_version and entry is not None and shown_version < entry.version:
+        shown = last.version if last is not None else version
+        newer = entry is None or entry.version < shown
+        if shown and not newer:
             may_have_expired = True  # the record shows the removal of an earlier item under the key
-        ended = expiry is not None and expiry.has_ended(entry)
-        expired = entry is not None and entry.expired
-        kept = image is None and ((may_have_expired and not ended) or expired)
         held = entry.contributions if entry is not None else {}
-        goal = goal_of(self._program, held, evaluated.contributions, kept)
-        learned = version if entry is None or entry.version < version else ""
-        if entry is not None and last is not None and entry.version < last.version and kept and not (expired or expiry):
-            corrected = self._correct(goal, held, key, last)
-            if corrected is not None:
-                goal, learned = corrected, last.version
-        if expiry is not None:
-            goal = without_mark(goal, expiry.version)
-        elif not learned and self._stored(held, goal, image is None and not (may_have_expired or expired)) == held:
+        goal, learned = evaluated.contributions, shown if shown and newer else ""
+        if image is None and may_have_expired and not (last is not None and newer and last.expired):
+            stays = {rule: targets for rule, targets in held.items() if rule in self._keeping}
+            if last is not None and newer and stays:
+                stays = {rule: held for rule, held in self._keep(key, last.new).items() if rule in stays}
+            elif last is None and not version:
+                learned = ""
+            for version, carry in self._program.carries.items():  # as it does of what is kept
+                if stays and version not in stays and (carried := carry(stays)):
+                    stays = {**stays, version: carried}
+            goal = {**goal, **stays}
+            if stays and entry is not None and entry.epoch < self._snapshot.epoch:
+                learned = learned or entry.version  # what the entry gets with it is the epoch
+                return self._change_to(source, goal, evaluated, entry, expiries, image, learned)
+        if not expiries and not learned and entry is not None and self._is_right(entry, goal):
             return None
+        if entry is None and not goal and not expiries and not learned:
+            return None
+        return self._change_to(source, goal, evaluated, entry, expiries, image, learned)
+
+    def _change_to(
+        self,
+        source: str,
+        goal: Contributions,
+        evaluated: Evaluated,
+        entry: Entry | None,
+        expiries: tuple[Expiry, ...],
+        image: Image | None,
+        learned: str,
+    ) -> Change:
         touched = targets_of(goal) | (entry.targets if entry is not None else set())
-        change = Change(
+        for expiry in expiries:
+            touched |= targets_of(expiry.contributions)
+        return Change(
             source,
             "",
-            held,
+            entry.contributions if entry is not None else {},
             Evaluated(goal, evaluated.payloads, evaluated.problems),
             entry,
             touched,
             gone=image is None,
-            expired=may_have_expired or expired or expiry is not None,
+            expiries=expiries,
             learned=learned,
         )
-        if expiry is not None:
-            version, settles = expiry
-            touched |= targets_of(settles)
-            change = change._replace(touched=touched, expiry=version, settle=settles, learned=version)
-        if ended and image is None:
-            change = change._replace(held=frozenset(rule.name for rule in self._keepers) - self._keeping)
-        if expired and not kept:  # another item has the key now
-            active = frozenset(rule.name for rule in self._keepers if self._publishes(rule))
-            change = change._replace(active=active)
-        return change
 
-    def _first_unsettled(
+    def _unprocessed_expiries(
         self, key: ItemKey, entry: Entry | None, discarded: Sequence[DiscardedRecord]
-    ) -> _Expiry | None:
-        """The first of these expiries that has not been settled. Reject an expiry if this is unknown.
-
-        It settles nothing if a discarded change had removed the contribution before; then it only ends what the entry
-        records.
-        """
+    ) -> tuple[Expiry, ...]:
+        """Return those of these expiries that have not been processed. Reject an expiry if this is unknown."""
+        expiries = []
         for record in sorted((record for record in discarded if record.expired), key=lambda record: record.version):
             if record.old is None and self._may_be_kept(key):
                 self._failures.reject(None, _BLIND, encode_key(key))
                 continue
-            expiry = _Expiry(record.version, self._keep_expired(key, record.old))
-            ends = entry is not None and expiry.has_ended(entry) and not self._keeping.isdisjoint(entry.contributions)
-            settled = entry is not None and record.version in entry.expiries
-            if settled or not (expiry.settles or ends):
+            expiry = Expiry.of(record.version, self._program.evaluate(key, record.old), self._keeping)
+            if not expiry.contributions or (entry is not None and record.version in entry.expiries):
                 continue
             if self._is_remembered(record, entry):
-                return expiry
-            self._failures.reject(None, _FORGOTTEN, encode_key(key))
-        return None
+                expiries.append(expiry)
+            else:
+                self._failures.reject(None, _FORGOTTEN, encode_key(key))
+        return tuple(expiries)
 
     def _may_be_kept(self, key: ItemKey) -> bool:
         """Whether an item with this key may contribute to a rule that keeps what has expired."""
@@ -196,42 +168,21 @@ class Goals:
         return any(source in entities for rule in self._keepers for source in rule.sources)
 
     def _is_remembered(self, record: DiscardedRecord, entry: Entry | None) -> bool:
-        """Whether the ledger would record the expiry if it had been settled."""
+        """Whether the ledger would record the expiry if it had been processed."""
         # An entry that a refresh made has no version: it may be younger than one that DynamoDB deleted.
         newer = entry is not None and "" < entry.version < record.version
         if not newer and self._clock() - record.at > _REMEMBERED:
             return False
         return entry is None or entry.knows(record.version)
 
-    def _correct(
-        self, goal: Contributions, held: Contributions, key: ItemKey, last: DiscardedRecord
-    ) -> Contributions | None:
-        """The goal with contributions by the newest discarded record, under rules whose contribution stays.
-
-        None if there is no such rule.
-        """
-        keeping = frozenset(rule for rule in self._keeping & held.keys() if without_marks(held[rule]))
-        if not keeping:
-            return None
-        kept = {rule: targets for rule, targets in self._keep_expired(key, last.new).items() if rule in keeping}
-        kept = dict(goal_of(self._program, {rule: held[rule] for rule in keeping}, kept, gone=False))
-        return {**{rule: targets for rule, targets in goal.items() if rule not in keeping}, **kept}
-
-    def _keep_expired(self, key: ItemKey, image: Image | None) -> Contributions:
-        """The contributions of an item under rules that keep what has expired, and settle it."""
-        item = self._program.recognise(key, image) if image is not None else None
-        contributed = self._program.contributions(item).contributions
+    def _keep(self, key: ItemKey, image: Image | None) -> Contributions:
+        """The contributions of an item under rules that keep what has expired."""
+        contributed = self._program.evaluate(key, image).contributions
         return {rule: targets for rule, targets in contributed.items() if rule in self._keeping}
 
     @cached_property
-    def filling(self) -> list[str]:
-        """The rules that keep what has expired, and will settle it when they are filled."""
-        return [rule.name for rule in self._keepers if rule.mode != SHADOW and not self._settles(rule)]
-
-    @cached_property
     def _keeping(self) -> frozenset[str]:
-        """The names of the rules that keep what has expired, and settle it."""
-        return frozenset(rule.name for rule in self._keepers if self._settles(rule))
+        return frozenset(rule.name for rule in self._keepers)
 
     @cached_property
     def _keepers(self) -> list[Rule]:

@@ -33,6 +33,8 @@ from hmac import compare_digest
 from secrets import token_bytes
 from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
+from projections.engine.ledger_items import PROMOTION_DIGITS, promotion_in
+from projections.engine.running import Reload
 from projections.engine.store import (
     AllOf,
     AnyOf,
@@ -47,7 +49,7 @@ from projections.engine.store import (
 )
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule, Rule
+from projections.language.rules import CopyRule, Rule, public_name
 from projections.language.values import EXACT, number_text, same, valued
 
 Healing: TypeAlias = Literal[
@@ -57,6 +59,7 @@ Healing: TypeAlias = Literal[
     "another ledger",  # the guard is that of another ledger
     "guard removed",
     "guard not advanced",  # it went backwards: an old state of the item was written
+    "another version",  # another version of the rule was published, by a function with an older registry
     "values changed",  # while the guard did not
     "put back",  # the guard changed with attributes of the application, which read the item and wrote it back whole
     "emptied",  # nothing contributes to it, and it lost the attributes that may have been the reason to keep it
@@ -112,6 +115,8 @@ class Guard(NamedTuple):
     """Whether it is signed with a secret that is being replaced."""
     wrote: str = ""
     """A digest of the names that a copy of all attributes wrote (`Guards.names`)."""
+    promotion: int = 0
+    """The epoch of the promotion by which it was written; 0 without a registry."""
 
 
 _UNSIGNED = Guard("")
@@ -122,10 +127,13 @@ class Guards:
     """Reads and writes the guards of one program's rules on the items of one ledger.
 
     `identity` is that of the ledger (`RegistrySnapshot.identity`). None accepts the guards of any ledger and of any key: for
-    commands that read items without access to a ledger.
+    commands that read items without access to a ledger. `promotions` are those of the registry.
     """
 
-    def __init__(self, program: Program, identity: Identity | None) -> None:
+    def __init__(
+        self, program: Program, identity: Identity | None, promotions: Mapping[str, int] | None = None
+    ) -> None:
+        self._promotions = promotions or {}
         self._program = program
         self._identity = identity
         self._ledger, self._secrets = identity or _NOBODY
@@ -141,9 +149,21 @@ class Guards:
         self.leaves: frozenset[str] = frozenset()
         """The ledgers whose guards stay where they replaced those of this one (`engine.rivals`)."""
 
+    def promotion(self, rule: str) -> int:
+        """Return the epoch of the last promotion of a rule's published version; 0 without one, and without a registry."""
+        return self._promotions.get(public_name(rule), 0)
+
+    def _stored_version(self, rule: str, at: str) -> str:
+        """Return a version as guards store it: after the promotion of the rule, so that they are ordered by that first.
+
+        Versions of groups have it already (`group_at`).
+        """
+        promotion = self.promotion(rule)
+        return f"{promotion:0{PROMOTION_DIGITS}d}|{at}" if promotion and not promotion_in(at) else at
+
     def name(self, rule: str) -> str:
-        """The attribute that holds a rule's guard."""
-        return self._program.guard_prefix + rule
+        """The attribute that holds the guard of a rule, or of a version of it: all versions have the same."""
+        return self._program.guard_prefix + public_name(rule)
 
     def rule(self, attribute: str) -> str:
         """The rule, which may be removed, whose guard an attribute holds."""
@@ -155,6 +175,7 @@ class Guards:
 
     def digest(self, rule: str, key: ItemKey) -> str:
         """Return 8 characters that differ for each ledger, rule and item."""
+        rule = public_name(rule)
         known = self._digests.get((rule, key))
         if known is None:
             known = self._digests[rule, key] = self._ledger + _digest(self._ledger, rule, key)
@@ -162,7 +183,8 @@ class Guards:
 
     def _signature(self, secret: int, rule: str, key: ItemKey, guard: Guard = _UNSIGNED) -> str:
         """Return the signature of a guard with one of the secrets; of a mark, if the rule is empty: 48 bits of BLAKE2b."""
-        at, by, n, _, wrote = guard
+        at, by, n, _, wrote, _ = guard
+        rule = public_name(rule)
         # with the lengths, no other guard has the same message
         text = f"{len(rule)}|{len(at)}|{len(by)}|{n}|{rule}{at}{by}{encode_key(key)}"
         return self._keyed_digest(secret, f"w{len(wrote)}|{wrote}{text}" if wrote else text, 6)
@@ -215,7 +237,8 @@ class Guards:
         if not isinstance(rule, CopyRule) or not rule.copies_all:
             return ""
         copied = sorted(self._copied_attributes(rule, names))
-        text = f"n{len(rule.name)}|{rule.name}{encode_key(key)}|" + "".join(f"{len(name)}|{name}" for name in copied)
+        name = public_name(rule.name)
+        text = f"n{len(name)}|{name}{encode_key(key)}|" + "".join(f"{len(name)}|{name}" for name in copied)
         return self._keyed_digest(int(former), text, 3)
 
     def _copied_attributes(self, rule: CopyRule, names: Iterable[str]) -> set[str]:
@@ -283,6 +306,7 @@ class Guards:
         self, rule: str, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None, wrote: str = ""
     ) -> Value:
         """Return a guard of a rule in wire form."""
+        at = self._stored_version(rule, at)
         fields: dict[str, Value] = {"d": {"S": self.digest(rule, key)}, "at": {"S": at}}
         if by is not None:
             fields["by"] = {"S": by}
@@ -305,13 +329,18 @@ class Guards:
         return self.read(self.rule(attribute), key, image) is not None
 
     def parse(self, rule: str, key: ItemKey, value: Value) -> Guard | None:
-        """Return the guard of a rule in an attribute of an item; None if it is invalid. Never raise."""
+        """Return the guard of a rule in an attribute of an item; None if it is invalid.
+
+        Raises Reload for a guard of a newer promotion than the registry has, and nothing else.
+        """
         known = self._parsed.get(id(value))
         if known is not None and known[0] is value and known[1] == rule and known[2] == key:
             return known[3]
         if len(self._parsed) >= _MOST_PARSED:
             self._parsed.clear()
         guard = self._parse(rule, key, value)
+        if guard is not None and 0 < self.promotion(rule) < guard.promotion:
+            raise Reload(guard.promotion, public_name(rule))
         self._parsed[id(value)] = value, rule, key, guard
         return guard
 
@@ -337,7 +366,20 @@ class Guards:
             return None
         guard = Guard(at, by or "", n, wrote=wrote)
         secret = self._signed_with(_text(fields, "s"), rule, key, guard) if self._identity is not None else 0
-        return None if secret is None else guard._replace(former=secret > 0)
+        if secret is None:
+            return None
+        return guard._replace(at=self._own_part(rule, at), promotion=promotion_in(at), former=secret > 0)
+
+    def _own_part(self, rule: str, at: str) -> str:
+        """Return a stored version without a promotion that is no part of it.
+
+        A rule may have published groups before, and publish versions of sources now, or the other way round. These are never
+        compared: each is older than all that the rule publishes now.
+        """
+        published = self._program.published.get(public_name(rule))
+        if _has_prefix(at):
+            return "" if published is not None and published.recorded else at.partition("|")[2]
+        return "" if published is not None and not published.recorded and promotion_in(at) else at
 
     def other_ledger(self, rule: str, key: ItemKey, image: Image | None) -> str:
         """Return the id of the other ledger that wrote the guard of a rule on an item; the empty text if none did.
@@ -347,6 +389,7 @@ class Guards:
         value = image.get(self.name(rule)) if image is not None else None
         fields = value.get("M") if value is not None else None
         digest = _text(fields, "d") if isinstance(fields, Mapping) else None
+        rule = public_name(rule)
         if digest is None or self._identity is None or len(digest) != 8 or digest[:4] == self._ledger:
             return ""
         known = digest[:4].isascii() and digest[:4].isalnum()  # it is printed
@@ -377,11 +420,12 @@ class Guards:
             elif self.is_guard(name) and isinstance(value.get("M"), Mapping):
                 guard = anywhere.parse(self.rule(name), key, {"M": {"d": {"S": ""}, **value["M"]}})
                 if guard is not None:
-                    rule = self._program.rules.get(self.rule(name))
+                    rule = self._program.published.get(self.rule(name))
                     wrote = self.names(rule, key, image) if rule is not None and guard.wrote else ""
-                    own_image[name] = self.stamp(
-                        self.rule(name), key, guard.at, by=guard.by or None, n=guard.n, wrote=wrote
-                    )
+                    at = guard.at
+                    if rule is not None and promotion_in(at):  # as if this ledger's version had published it
+                        at = f"{self.promotion(rule.name):0{PROMOTION_DIGITS}d}.{at.partition('.')[2]}"
+                    own_image[name] = self.stamp(self.rule(name), key, at, by=guard.by or None, n=guard.n, wrote=wrote)
         return own_image
 
     def _names_item(self, text: str | None) -> bool:
@@ -405,7 +449,7 @@ class Guards:
 
     def older(self, rule: str, key: ItemKey, at: str) -> Condition:
         """The condition that the item has no guard of the rule, an invalid one or an older one."""
-        return AnyOf((self._invalid(rule, key), Below((self.name(rule), "at"), {"S": at})))
+        return AnyOf((self._invalid(rule, key), Below((self.name(rule), "at"), {"S": self._stored_version(rule, at)})))
 
     def older_or_foreign(self, rule: str, key: ItemKey, by: str, at: str, wrote: str = "") -> Condition:
         """The condition that the item has no valid guard of the rule, that of another source or an older one.
@@ -414,7 +458,11 @@ class Guards:
         the attributes of which `wrote` is the digest: of others, it would be lost who wrote them.
         """
         guard = self.name(rule)
-        older = AnyOf((self._invalid(rule, key), NotEqual((guard, "by"), {"S": by}), Below((guard, "at"), {"S": at})))
+        foreign: Condition = NotEqual((guard, "by"), {"S": by})
+        if promotion := self.promotion(rule):  # a guard of a newer promotion is not replaced, whoever is its source
+            following = f"{promotion + 1:0{PROMOTION_DIGITS}d}"
+            foreign = AllOf((foreign, Below((guard, "at"), {"S": following})))
+        older = AnyOf((self._invalid(rule, key), foreign, Below((guard, "at"), {"S": self._stored_version(rule, at)})))
         return AllOf((Equal((guard, "w"), {"S": wrote}), older)) if wrote else older
 
     def _invalid(self, rule: str, key: ItemKey) -> Condition:
@@ -460,8 +508,19 @@ def _is_key(kind: str, text: str, most: int) -> bool:
     return len(text.encode("utf-8", "surrogatepass")) <= most
 
 
+def _has_prefix(at: str) -> bool:
+    """Whether a stored version begins with a promotion that is not part of it."""
+    return at[PROMOTION_DIGITS : PROMOTION_DIGITS + 1] == "|" and at[:PROMOTION_DIGITS].isdecimal()
+
+
 def at_of(guard: Value | None) -> str:
     """Return the version in a guard attribute, valid or not; without a version the empty text, which is less than any."""
+    at = _field(guard, "at")
+    return at.partition("|")[2] if _has_prefix(at) else at
+
+
+def order_of(guard: Value | None) -> str:
+    """Return what the guards of a rule on an item are ordered by: promotion, then version."""
     return _field(guard, "at")
 
 
@@ -498,8 +557,10 @@ def needs_healing(
     names = set(owned)
     if same(old.get(name), new.get(name)):
         return "values changed" if any(not same(old.get(each), new.get(each)) for each in names) else None
+    if after.promotion < guards.promotion(rule):
+        return "another version"
     before = guards.read(rule, key, old)
-    if before is not None and before.at >= after.at:
+    if before is not None and (before.promotion, before.at) >= (after.promotion, after.at):
         return "guard not advanced"
     names.add(name)
     foreign = (each for each in old.keys() | new.keys() if each not in names)

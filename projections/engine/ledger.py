@@ -17,8 +17,11 @@ Invariants:
 - A request that DynamoDB refuses as invalid fails its whole transaction, without naming the item. It is halved until the bad
   change is alone; the rules of that change are then tried one by one.
 - Each step leaves a true entry: the groups have exactly what the entry contributes. Only the last step raises the version,
-  so that a redelivery goes on where an earlier invocation ended. An expiry that is settled in a step is marked in the entry
-  until the last one, so that no repetition settles it twice.
+  so that a redelivery goes on where an earlier invocation ended.
+- What an item contributed when it expired moves from the entry's contributions to what it keeps, in one write of the entry
+  alone, which has the version of the expiry: no total changes.
+- Contributions of versions that the registry does not have leave an entry at its next write, without their groups.
+- An entry that was written by a newer registry ends the commit (`Reload`): this one lacks versions or has too many.
 """
 
 from __future__ import annotations
@@ -32,19 +35,18 @@ from typing import Any, Literal, NamedTuple
 from projections.engine.budget import Budget
 from projections.engine.changes import (
     Change,
+    Expiry,
     Load,
+    Piece,
     Refusal,
     Result,
+    combine,
     difference,
     intermediate_goals,
-    other_marks,
     retracted_targets,
-    with_mark,
-    with_marks,
-    without_mark,
 )
-from projections.engine.groups import Generations, refusing_group
-from projections.engine.ledger_items import Entry, entry_key
+from projections.engine.groups import refusing_group
+from projections.engine.ledger_items import Entry, Target, entry_key
 from projections.engine.rejections import refusal
 from projections.engine.running import Counters, Deadline, Run, one_by_one
 from projections.engine.store import Store
@@ -58,6 +60,7 @@ from projections.engine.transactions import (
     lanes,
     pack,
 )
+from projections.engine.value_counters import ValueCounters
 from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.contribution import Contributions, canonical_text
 from projections.language.program import Program
@@ -83,8 +86,9 @@ class _Walk(NamedTuple):
 class Ledger:
     """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard.
 
-    `reserved` is how many actions the store adds to each transaction. `budget` decides which changes are "deferred"; None
-    defers none. `pace` is called with the number of writes before each change is made, and may raise OutOfTime.
+    `epoch` is that of the registry that `program` was assembled from, `since` has those in which its versions were
+    registered. `budget` decides which changes are "deferred"; None defers none. `pace` is called with the number of
+    writes before each change is made, and may raise OutOfTime.
     """
 
     def __init__(
@@ -94,9 +98,10 @@ class Ledger:
         *,
         run: Run[Any] = one_by_one,
         chance: Callable[[], float] = random.random,
-        generations: Generations | None = None,
+        epoch: int = 0,
+        since: Mapping[str, int] | None = None,
+        values: ValueCounters | None = None,
         counters: Counters | None = None,
-        reserved: int = 0,
         budget: Budget | None = None,
         pace: Callable[[int], None] | None = None,
     ) -> None:
@@ -105,9 +110,11 @@ class Ledger:
         self._run = run
         self._budget = budget
         self._pace = pace
-        self._most_actions = MOST_ACTIONS - reserved
-        self._generations = generations or Generations()
-        self._transactions = Transactions(program, store, self._generations, chance, counters or Counters())
+        self._epoch = epoch
+        self._since = since or {}
+        self._transactions = Transactions(
+            program, store, epoch, values or ValueCounters(), chance, counters or Counters()
+        )
 
     def commit(self, changes: Sequence[Change], deadline: Deadline, stuck: Collection[str] = ()) -> list[Result]:
         """Commit each change or find it committed. Return what became of them, in order. No source item may occur twice.
@@ -117,7 +124,7 @@ class Ledger:
         committed again; or, if they cannot be, with its source among those that are `stuck`.
 
         An error of one change is in its result: "failed" if it could not be done in time, `refused` for rules whose
-        contribution the ledger can never hold and which contribute nothing. Raises `errors.Misconfigured`.
+        contribution the ledger can never hold and which contribute nothing. Raises Reload and `errors.Misconfigured`.
         """
         results: dict[str, Result] = {}
         pending = {change.source: Attempt.of(change) for change in changes}
@@ -132,7 +139,7 @@ class Ledger:
                 if len(now) < len(steps):
                     deferred = pending.keys() - {step.attempt.change.source for step in now}
                     results.update({source: pending.pop(source).result("deferred") for source in deferred})
-                apart = lanes(pack([step for step in now if self._fits(step)], self._most_actions, deadline), deadline)
+                apart = lanes(pack([step for step in now if self._fits(step)], MOST_ACTIONS, deadline), deadline)
                 large = [step for step in now if not self._fits(step)]
                 outcomes: list[Result | Attempt] = [self._commit_in_steps(step, deadline, stuck) for step in large]
                 for sent in self._run([partial(self._send_in_order, lane, deadline, stuck) for lane in apart]):
@@ -150,16 +157,16 @@ class Ledger:
     # What to commit
 
     def _read_expiries(self, pending: dict[str, Attempt], results: dict[str, Result], deadline: Deadline) -> None:
-        """Read the entries of expiries first: an entry remembers only so many, so its list is never added to blindly."""
-        expiries = [attempt for attempt in pending.values() if attempt.change.expiry and not attempt.known]
+        """Read the entries of expiries first: what they keep is added to, so it has to be known."""
+        expiries = [attempt for attempt in pending.values() if attempt.change.expiries and not attempt.known]
         if not expiries:
             return
         deadline.check()
         items = self._store.get_many([entry_key(attempt.change.source) for attempt in expiries])
         for attempt in expiries:
             source = attempt.change.source
-            pending[source] = read = attempt.with_entry(items.get(entry_key(source)))
-            if read.is_duplicate:
+            pending[source] = read = self._transactions.with_entry(attempt, items.get(entry_key(source)))
+            if read.is_duplicate and not self._lacks(read):
                 results[source] = self._duplicate(pending.pop(source))
 
     def _affords(self, step: Step) -> bool:
@@ -170,86 +177,106 @@ class Ledger:
 
     def _fits(self, step: Step) -> bool:
         """Whether one transaction is enough."""
-        return step.actions <= self._most_actions and step.size <= MOST_BYTES
+        return step.actions <= MOST_ACTIONS and step.size <= MOST_BYTES
 
     def _steps(self, attempts: Sequence[Attempt], deadline: Deadline) -> list[Step]:
         """Return the step that commits each attempt, from the prediction or from the entry as it was found.
 
         Raises OutOfTime.
         """
-        for attempt in attempts:
-            if attempt.known:
-                self._generations.learn(attempt.held)
-        opened = self._generations.as_now()
         alike: dict[tuple[str, str], Step] = {}
-        return [self._step(attempt, opened, alike) for attempt in deadline.check_each(attempts)]
+        return [self._step(attempt, alike) for attempt in deadline.check_each(attempts)]
 
-    def _step(self, attempt: Attempt, opened: Generations, alike: dict[tuple[str, str], Step]) -> Step:
+    def _step(self, attempt: Attempt, alike: dict[tuple[str, str], Step]) -> Step:
         """Return the step that commits an attempt. `alike` has those of this round, by contributions before and after."""
-        change, settle = attempt.change, attempt.settle
-        before = attempt.held if attempt.known else opened.stamp(change.before)
-        removed = change.gone and not change.expired
-        goal = self._goal(before, change.after.contributions, opened, removed=removed, held=change.held)
-        if attempt.known and not change.is_refresh:
-            for rule, marks in other_marks(before, change.mark).items():
-                if rule in self._program.rules:
-                    goal = {**goal, rule: with_marks(goal.get(rule, {}), marks, change.version)}
+        change = attempt.change
+        before = attempt.held if attempt.known else change.before
+        goal = change.after.contributions
+        kept = attempt.kept
+        then = self._contributions_to_keep(kept, attempt) if attempt.known else kept
         before_text, text = canonical_text(before), canonical_text(goal)
-        same = alike.get((before_text, text)) if not settle else None
-        pieces = same.pieces if same is not None else difference(before, goal, settle, change.mark, opened.of)
-        size = 500 + 2 * len(text)
-        if change.after.payloads:
-            size += sum(change.put_size(target, put) for target, piece in pieces.items() for put in piece.puts)
+        same = alike.get((before_text, text)) if not (kept or then) else None
         if same is not None:  # as all likes of one post are
+            size = 500 + 2 * len(text) + _put_sizes(change, same.pieces)
             return same._replace(attempt=attempt, before=before, goal=goal, size=size)
-        step = Step(
-            attempt,
-            opened,
-            before,
-            before_text,
-            goal,
-            text,
-            settle,
-            pieces,
-            retracted_targets(before, goal, settle),
-            tuple(sorted(before.keys() | goal.keys())),
-            frozenset([(*target, value) for target, piece in pieces.items() for value in piece.counted]),
-            1 + sum([piece.actions for piece in pieces.values()]),
-            size,
-        )
-        if not settle:
+        step = self._move(attempt, before, goal, then)._replace(before_text=before_text, text=text)
+        if not (kept or then):
             alike[before_text, text] = step
         return step
 
-    def goal(self, before: Contributions, after: Contributions, removed: bool) -> Contributions:
-        """Return what an entry is to hold after a refresh. `removed`: the item was deleted, and did not expire."""
-        return self._goal(before, after, self._generations, removed=removed)
+    def _move(self, attempt: Attempt, before: Contributions, goal: Contributions, kept: Contributions) -> Step:
+        """Return the step from what the entry holds to contributions and what is kept."""
+        held, then = (
+            combine(self._known_contributions(before), self._known_contributions(attempt.kept)),
+            combine(goal, kept),
+        )
+        pieces = difference(held, then)
+        text = canonical_text(goal)
+        return Step(
+            attempt,
+            before,
+            canonical_text(before),
+            goal,
+            text,
+            kept,
+            pieces,
+            retracted_targets(held, then),
+            tuple(sorted(before.keys() | goal.keys())),
+            frozenset([(*target, value) for target, piece in pieces.items() for value in piece.counted]),
+            1 + sum([piece.actions for piece in pieces.values()]),
+            500 + 2 * len(text) + _put_sizes(attempt.change, pieces),
+        )
 
-    def _goal(
-        self,
-        before: Contributions,
-        after: Contributions,
-        opened: Generations,
-        *,
-        removed: bool,
-        held: frozenset[str] = frozenset(),
-    ) -> Contributions:
-        """Return the contributions that an entry is to have.
+    def _lacks(self, attempt: Attempt) -> bool:
+        """Return whether a registry from before the newest versions committed a change, and the entry lacks their part of
+        it.
 
-        Rules that this program does not have, because they are newer or retired, keep what they contributed, unless the item
-        was removed: that means the same to all rules, and no later record would report it to the programs that have them.
-        Rules that are `held` keep their part exactly as it is.
+        The fill of such a version may have passed before there was an entry.
         """
-        after = opened.stamp(after)
-        if not before:
-            return after
-        kept = {
-            rule: targets
-            for rule, targets in before.items()
-            if rule in held
-            or (rule not in self._program.rules and self._program.retired.get(rule) != "remove" and not removed)
-        }
-        return {**kept, **after} if kept else after
+        entry, change = attempt.entry, attempt.change
+        if entry is None or entry.version != change.version or entry.epoch >= self._epoch:
+            return False
+        newer = self._newer(entry)
+        if not newer:
+            return False
+        wanted = {rule: held for rule, held in change.after.contributions.items() if rule in newer}
+        return wanted != {rule: held for rule, held in entry.contributions.items() if rule in newer} or (
+            self._contributions_to_keep(entry.kept, attempt) != self._known_contributions(entry.kept)
+        )
+
+    def _newer(self, entry: Entry) -> set[str]:
+        """The versions that were registered after an entry was written."""
+        return {name for name, since in self._since.items() if since > entry.epoch}
+
+    def _known_contributions(self, contributions: Contributions) -> Contributions:
+        """Return contributions under versions that the registry has: others leave the entry, without their groups."""
+        rules = self._program.rules
+        if all(map(rules.__contains__, contributions)):
+            return contributions
+        return {rule: targets for rule, targets in contributions.items() if rule in rules}
+
+    def _contributions_to_keep(self, kept: Contributions, attempt: Attempt) -> Contributions:
+        """Return what an entry is to keep: what it does, also under new versions that mean the same, and newer expiries."""
+        then = before = self._known_contributions(kept)
+        for version, carry in self._program.carries.items():
+            if before and version not in before and (carried := carry(before)):
+                then = {**then, version: carried}
+        for expiry in attempt.unseen_expiries:
+            then = combine(expiry.kept, then)
+        entry = attempt.entry
+        if entry is not None and entry.version == attempt.change.version:
+            lacking = self._newer(entry) - then.keys()
+            for expiry in attempt.change.expiries if lacking else ():
+                of_newer = {rule: held for rule, held in expiry.kept.items() if rule in lacking}
+                then = combine(of_newer, then)
+        return then
+
+    def is_right(self, entry: Entry, goal: Contributions) -> bool:
+        """Return whether an entry holds these contributions, and all that it should keep."""
+        return (
+            entry.contributions == goal
+            and self._contributions_to_keep(entry.kept, Attempt.of_entry(entry)) == entry.kept
+        )
 
     # One transaction
 
@@ -283,7 +310,8 @@ class Ledger:
             if attempt.moved:
                 outcomes.append(attempt.result("moved", step))
             else:
-                outcomes.append(self._duplicate(attempt, step) if attempt.is_duplicate else attempt)
+                done = attempt.is_duplicate and not self._lacks(attempt)
+                outcomes.append(self._duplicate(attempt, step) if done else attempt)
         return outcomes
 
     def _duplicate(self, attempt: Attempt, step: Step | None = None) -> Result:
@@ -293,7 +321,7 @@ class Ledger:
         """
         entry = attempt.entry
         refused = entry.refused if entry is not None and entry.version == attempt.change.version else {}
-        return attempt.result("duplicate", step, refused=self._refusals(attempt, attempt.settle, refused))
+        return attempt.result("duplicate", step, refused=self._refusals(attempt, refused))
 
     # Several transactions
 
@@ -310,18 +338,13 @@ class Ledger:
             while True:
                 deadline.check()
                 if not change.is_refresh:
-                    attempt = attempt.with_entry(self._store.get(entry_key(change.source)))
-                    if attempt.is_duplicate:
+                    attempt = self._transactions.with_entry(attempt, self._store.get(entry_key(change.source)))
+                    if attempt.is_duplicate and not self._lacks(attempt):
                         return self._duplicate(attempt, step)
-                (step,) = self._steps([attempt], deadline)
-                if by_rule:
-                    walk = self._walk_by_rule(step, refused, deadline, stuck)
-                else:
-                    walk = self._walk(step, step.goal, step.settle, deadline, stuck, last=True)
+                walk = self._walk_all(attempt, refused if by_rule else None, deadline, stuck)
                 attempt = walk.attempt
                 if walk.end == "done":
-                    refusals = self._refusals(attempt, step.settle, refused)
-                    return attempt.result("applied", step, refused=refusals)
+                    return attempt.result("applied", step, refused=self._refusals(attempt, refused))
                 if walk.end == "full":
                     return attempt.result("full")
                 if walk.end == "refused":
@@ -333,58 +356,90 @@ class Ledger:
         except Transient as error:
             return attempt.result("failed", error=error)
 
-    def _walk_by_rule(self, step: Step, refused: dict[str, str], deadline: Deadline, stuck: Collection[str]) -> _Walk:
-        """Bring each rule's part of the entry to its goal, or to nothing where it is `refused`, which is added to.
+    def _walk_all(
+        self, attempt: Attempt, refused: dict[str, str] | None, deadline: Deadline, stuck: Collection[str]
+    ) -> _Walk:
+        """Move a known entry to what each expiry says, keep that, and go on, to what the change says.
 
-        The marks of a settled expiry stay until all rules are done, so that starting over settles nothing twice.
+        With `refused`, rule by rule: rules that DynamoDB refuses are added to it, and contribute nothing.
         """
-        mark = step.attempt.change.mark
-        walk = _Walk(step.attempt, "done")
-        for rule in sorted(walk.attempt.held.keys() | step.goal.keys() | step.settle.keys()):
-            settle = {rule: step.settle[rule]} if rule in step.settle else {}
-            wanted = step.goal.get(rule, {})
-            marked = {target: with_mark(wanted.get(target, {}), mark) for target in settle.get(rule, {})}
-            wishes = [({**wanted, **marked}, settle)] if rule not in refused else []
-            least = other_marks(walk.attempt.held, mark).get(rule, {})
-            for wish, settling in [*wishes, (least, {})]:
+        walk = _Walk(attempt, "done")
+        move = self._walk if refused is None else partial(self._walk_by_rule, refused)
+        for expiry in attempt.unseen_expiries:
+            walk = move(walk.attempt, expiry.contributions, deadline, stuck)
+            if walk.end != "done":
+                return walk
+            walk = self._keep(walk.attempt, expiry, deadline, stuck)
+            if walk.end != "done":
+                return walk
+        walk = move(walk.attempt, attempt.change.after.contributions, deadline, stuck)
+        if walk.end != "done":
+            return walk
+        step = self._move(
+            walk.attempt,
+            walk.attempt.held,
+            walk.attempt.held,
+            self._contributions_to_keep(walk.attempt.kept, walk.attempt),
+        )
+        step = step._replace(refused=dict(sorted((refused or {}).items())))
+        return deadline.retry(partial(self._make, step, deadline, stuck))
+
+    def _keep(self, attempt: Attempt, expiry: Expiry, deadline: Deadline, stuck: Collection[str]) -> _Walk:
+        """Move what a known entry contributes, which is what expired, to what it keeps.
+
+        Members first: to repeat that changes nothing. Then all amounts, with the expiry, in one step.
+        """
+        kept = expiry.kept
+        load = Load(MOST_ACTIONS - 1, MOST_BYTES - 2 * len(canonical_text(kept)), attempt.change.put_size)
+        walk = _Walk(attempt, "done")
+        for part in intermediate_goals({}, _members_of(kept), load):
+            now = self._contributions_to_keep(walk.attempt.kept, Attempt.of_entry(walk.attempt.entry))
+            step = self._move(walk.attempt, walk.attempt.held, walk.attempt.held, combine(part, now))._replace(
+                last=False
+            )
+            walk = deadline.retry(partial(self._make, step, deadline, stuck))
+            if walk.end != "done":
+                return walk
+        held = walk.attempt
+        then = combine(kept, self._contributions_to_keep(held.kept, Attempt.of_entry(held.entry)))
+        step = self._move(held, held.held, _members_of(held.held), then)._replace(last=False, expired=expiry.version)
+        return deadline.retry(partial(self._make, step, deadline, stuck))
+
+    def _walk_by_rule(
+        self,
+        refused: dict[str, str],
+        attempt: Attempt,
+        goal: Contributions,
+        deadline: Deadline,
+        stuck: Collection[str],
+    ) -> _Walk:
+        """Bring each rule's part of the entry to its goal, or to nothing where it is `refused`, which is added to."""
+        walk = _Walk(attempt, "done")
+        for rule in sorted(attempt.held.keys() | goal.keys()):
+            wanted = goal.get(rule, {})
+            for wish in [wanted, {}] if rule not in refused else [{}]:
                 now = walk.attempt.held
                 if wish == now.get(rule, {}):
                     break
-                goal = {name: targets for name, targets in {**now, rule: wish}.items() if targets}
-                walk = self._walk(step._replace(attempt=walk.attempt), goal, settling, deadline, stuck)
+                then = {name: targets for name, targets in {**now, rule: wish}.items() if targets}
+                walk = self._walk(walk.attempt, then, deadline, stuck)
                 if walk.end == "refused":
                     refused.setdefault(rule, refusal(walk.reason, entry=True))
+                    walk = _Walk(walk.attempt, "done")
                     continue
                 if walk.end != "done":
                     return walk
                 break
-        final = step._replace(attempt=walk.attempt, refused=dict(sorted(refused.items())))
-        return self._walk(final, without_mark(walk.attempt.held, mark), {}, deadline, stuck, last=True)
+        return walk
 
-    def _walk(
-        self,
-        step: Step,
-        goal: Contributions,
-        settle: Contributions,
-        deadline: Deadline,
-        stuck: Collection[str],
-        *,
-        last: bool = False,
-    ) -> _Walk:
-        """Move a known entry to `goal` in as many transactions as it takes. `last`: the goal is that of the change."""
-        change, of = step.attempt.change, step.opened.of
-        load = Load(self._most_actions - 1, MOST_BYTES - 2 * len(canonical_text(goal)), change.put_size)
-        walk = _Walk(step.attempt, "done")
-        for part, settled in intermediate_goals(step.attempt.held, goal, load, settle, change.mark, of):
-            before = walk.attempt.held
-            step = step._replace(
-                attempt=walk.attempt,
-                goal=part,
-                text=canonical_text(part),
-                pieces=difference(before, part, settled, change.mark, of),
-                retracted=retracted_targets(before, part, settled),
-                last=last and part is goal,
-            )
+    def _walk(self, attempt: Attempt, goal: Contributions, deadline: Deadline, stuck: Collection[str]) -> _Walk:
+        """Move the contributions of a known entry to `goal` in as many transactions as it takes; the version stays."""
+        load = Load(MOST_ACTIONS - 1, MOST_BYTES - 2 * len(canonical_text(goal)), attempt.change.put_size)
+        walk = _Walk(attempt, "done")
+        for part in intermediate_goals(attempt.held, goal, load):
+            if part == walk.attempt.held:
+                continue
+            step = self._move(walk.attempt, walk.attempt.held, part, walk.attempt.kept)._replace(last=False)
             walk = deadline.retry(partial(self._make, step, deadline, stuck))
             if walk.end != "done":
                 break
@@ -401,40 +456,55 @@ class Ledger:
                 room = attempt.entry is not None and attempt.entry.recent and attempt.change.source not in stuck
                 return _Walk(attempt, "full") if room else _Walk(attempt, "refused", str(error))
             if cancelled is None:
-                return _Walk(_next_attempt(step), "done")
+                return _Walk(_next_attempt(step, self._epoch), "done")
             step = step._replace(attempt=cancelled.attempts[0])
             if cancelled.changed:
                 return _Walk(step.attempt, "changed")
 
-    def _refusals(self, attempt: Attempt, settle: Contributions, refused: Mapping[str, str]) -> tuple[Refusal, ...]:
+    def _refusals(self, attempt: Attempt, refused: Mapping[str, str]) -> tuple[Refusal, ...]:
         """Return what was refused, in the order of rules. Where a group causes it, that names its target and its reason.
 
         The latter is best effort: nothing depends on it.
         """
         change, refusals = attempt.change, []
         for rule, reason in sorted(refused.items()):
-            after = self._generations.stamp({rule: change.after.contributions.get(rule, {})})
-            settling = {rule: settle[rule]} if rule in settle else {}
-            held = {rule: attempt.held.get(rule, {})}
-            pieces = difference(held, after, settling, change.mark, self._generations.of)
+            after = {rule: change.after.contributions.get(rule, {})}
+            pieces = difference({rule: attempt.held.get(rule, {})}, after)
             amounts = {target: piece.amounts for target, piece in pieces.items()}
             culprit = None
             with suppress(StoreError):
-                culprit = refusing_group(self._store, self._program, amounts, self._generations)
+                culprit = refusing_group(self._store, self._program, amounts)
             target, why = culprit or (None, reason)
             refusals.append(Refusal(rule, why, target))
         return tuple(refusals)
 
 
-def _next_attempt(step: Step) -> Attempt:
+def _members_of(contributions: Contributions) -> Contributions:
+    """Return only the members of contributions."""
+    members = {
+        rule: {target: {"+": held["+"]} for target, held in targets.items() if "+" in held}
+        for rule, targets in contributions.items()
+    }
+    return {rule: targets for rule, targets in members.items() if targets}
+
+
+def _put_sizes(change: Change, pieces: Mapping[Target, Piece]) -> int:
+    if not change.after.payloads:
+        return 0
+    return sum(change.put_size(target, put) for target, piece in pieces.items() for put in piece.puts)
+
+
+def _next_attempt(step: Step, epoch: int) -> Attempt:
     """Return the attempt of a step that was made, with the entry as it is now."""
     attempt, old = step.attempt, step.attempt.entry
+    versions = [step.expired] if step.expired else list(step.new_expiries)
     entry = Entry(
-        (attempt.change.version if step.last else "") or (old.version if old is not None else ""),
+        step.version or (old.version if old is not None else ""),
         step.goal,
         (old.recent if old is not None else frozenset()) | step.retracted,
         (old.revision if old is not None else 0) + 1,
-        expired=old is not None and old.expired,
-        expiries=old.expiries if old is not None else frozenset(),
+        epoch,
+        step.kept,
+        expiries=(old.expiries if old is not None else frozenset()).union(versions),
     )
     return attempt._replace(entry=entry, touched=attempt.touched | entry.targets)

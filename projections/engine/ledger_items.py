@@ -1,10 +1,10 @@
 """The items of the ledger table: their keys and what they hold.
 
     pk                    sk                           what
-    E|<source>            .                            entry: the contributions of a source item, and their version
-    G|<rule>|<target>     <generation>|<shard>         group: number of contributions and totals of one target
-    M|<rule>|<target>     <generation>|<slot>|<value><source>   member: one contribution, ordered by value and source
-                          <generation>|<slot>|<value>   value counter: see `engine.value_counters`
+    E|<source>            .                            entry: what a source item contributes under each version of a rule
+    G|<version>|<target>  <shard>                      group: number of contributions and totals of one target
+    M|<version>|<target>  <slot>|<value><source>       member: one contribution, ordered by value and source
+                          <slot>|<value>               value counter: see `engine.value_counters`
     F|<rule>|<parent>     .                            fence: the newest version of an embed's parent being pushed
     L|<rule>|<parent>     <child>                      link: a child that references the parent among others
     W|<rule>|<target>     .                            the source that waits for a key with an item of another kind
@@ -38,14 +38,11 @@ LEDGER = "ledger"
 SHARD_COUNT = "shards"
 """On the first shard of a group: how many shards it ever had; absent if one."""
 
-COUNT, KEPT = "c", "k"
-"""On a value counter: the number of contributions with the value, and how many of these have settled."""
+COUNT = "c"
+"""On a value counter: the number of contributions with the value."""
 
-CLOSED = "closed"
-"""On all shards of a group that a rebuild replaces: the generation that does."""
-
-REBUILDING = "rebuilding"
-"""On the first shard of a group into which contributions are still being moved from the one it replaces."""
+PROMOTION_DIGITS = 10
+"""Digits of the epoch of a promotion in guards: those of the seconds since 1970."""
 
 MOST_EXPIRIES = 8
 """Expiries under its key that an entry holds."""
@@ -92,8 +89,9 @@ def entry_key(source: str) -> ItemKey:
     return ItemKey(LEDGER, _shorten("E|" + source, _LONGEST_PARTITION), ".")
 
 
-def group_key(rule: str, target: str, generation: int = 0, shard: int = 0) -> ItemKey:
-    return ItemKey(LEDGER, _shorten(f"G|{rule}|{target}", _LONGEST_PARTITION), f"{generation:04d}|{shard:02d}")
+def group_key(rule: str, target: str, shard: int = 0) -> ItemKey:
+    """Return the key of one shard of a group."""
+    return ItemKey(LEDGER, _shorten(f"G|{rule}|{target}", _LONGEST_PARTITION), f"{shard:02d}")
 
 
 def members_key(rule: str, target: str) -> str:
@@ -101,14 +99,14 @@ def members_key(rule: str, target: str) -> str:
     return _shorten(f"M|{rule}|{target}", _LONGEST_PARTITION)
 
 
-def member_key(rule: str, target: str, generation: int, member: str, source: str) -> ItemKey:
+def member_key(rule: str, target: str, member: str, source: str) -> ItemKey:
     """Return the key of a member: `member` is its slot and encoded value, as contributions have it, perhaps with a position.
 
     The position comes after the source, because ties are broken by source first; a NUL keeps sources in their order.
     """
     slot, _, encoded = member.partition("|")
     value, _, position = encoded.partition(" ")  # no encoded value has a space
-    text = f"{generation:04d}|{escape(slot)}|{value}{source_order(source)}"
+    text = f"{escape(slot)}|{value}{source_order(source)}"
     sort = _shorten(text, _LONGEST_SORT - _POSITION)
     return ItemKey(LEDGER, members_key(rule, target), f"{sort}\0{position}" if position else sort)
 
@@ -142,7 +140,7 @@ def shared_head(sort: str) -> str | None:
 
 def slot_in(member: Image) -> str:
     """Return the slot of a stored member or value counter."""
-    return unescape(member["sk"]["S"].split("|", 2)[1])
+    return unescape(member["sk"]["S"].split("|", 1)[0])
 
 
 def fence_key(rule: str, parent: str) -> ItemKey:
@@ -171,9 +169,15 @@ def waiting_key(rule: str, target: str) -> ItemKey:
     return ItemKey(LEDGER, _shorten(f"W|{rule}|{target}", _LONGEST_PARTITION), ".")
 
 
-def group_at(generation: int, version: int) -> str:
-    """Return the version of a group as guards have it: text in the order of (generation, version)."""
-    return f"{generation:04d}.{version:015d}"
+def group_at(promotion: int, version: int) -> str:
+    """Return the version of a group as guards have it: text in the order of (promotion, version)."""
+    return f"{promotion:0{PROMOTION_DIGITS}d}.{version:015d}"
+
+
+def promotion_in(at: str) -> int:
+    """Return the epoch of the promotion in a version that a guard stores; 0 without one."""
+    promotion, mark = at[:PROMOTION_DIGITS], at[PROMOTION_DIGITS : PROMOTION_DIGITS + 1]
+    return int(promotion) if mark in ("|", ".") and promotion.isdecimal() else 0
 
 
 def recent_element(target: Target) -> str:
@@ -186,6 +190,7 @@ def read_recent(element: str) -> Target:
 
 
 _NOT_REFUSED: Mapping[str, str] = {}
+_NOTHING_KEPT: Contributions = {}
 
 
 class Entry(NamedTuple):
@@ -195,10 +200,12 @@ class Entry(NamedTuple):
     contributions: Contributions
     recent: frozenset[str]
     revision: int
+    epoch: int = 0
+    """That of the registry by which it was written."""
+    kept: Contributions = _NOTHING_KEPT
+    """What the item's predecessors under its key contributed when they expired, under rules that keep that."""
     expires: bool = False
     """Whether it is a tombstone, which DynamoDB will delete."""
-    expired: bool = False
-    """Whether the item expired, and rules that were not active then left their part of the entry as it was."""
     expiries: frozenset[str] = frozenset()
     """The versions of the newest expiries of items under this key that rules with `expired: keep` have processed."""
     refused: Mapping[str, str] = _NOT_REFUSED
@@ -211,8 +218,9 @@ class Entry(NamedTuple):
             contributions=json.loads(item["contributions"]["S"]),
             recent=frozenset(item["recent"]["SS"]) if "recent" in item else frozenset(),
             revision=int(Decimal(item["revision"]["N"])),
+            epoch=int(Decimal(item["epoch"]["N"])) if "epoch" in item else 0,
+            kept=json.loads(item["kept"]["S"]) if "kept" in item else _NOTHING_KEPT,
             expires="ttl" in item,
-            expired="expired" in item,
             expiries=frozenset(item["expiries"]["SS"]) if "expiries" in item else frozenset(),
             refused={rule: reason["S"] for rule, reason in item["refused"]["M"].items()} if "refused" in item else {},
         )
@@ -220,11 +228,16 @@ class Entry(NamedTuple):
     @property
     def targets(self) -> set[Target]:
         """Return all targets that may have to be published: those contributed to, and those with a pending publish."""
-        held = {(rule, target) for rule, targets in self.contributions.items() for target in targets}
+        held = {
+            (rule, target)
+            for contributions in (self.contributions, self.kept)
+            for rule, targets in contributions.items()
+            for target in targets
+        }
         return held | self.pending
 
     def knows(self, expiry: str) -> bool:
-        """Return whether the entry shows if an expiry was settled: old ones are no longer in `expiries`."""
+        """Return whether the entry shows if an expiry was processed: old ones are no longer in `expiries`."""
         return expiry > self.version or len(self.expiries) < MOST_EXPIRIES or expiry >= min(self.expiries)
 
     @property

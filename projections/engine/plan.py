@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from projections.engine.changes import Change
+from projections.engine.changes import Change, Expiry
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
 from projections.engine.embed_lists import parents_of
 from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
@@ -24,16 +24,13 @@ from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Entity, Item
 from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule, LedgerRule, Rule
+from projections.language.rules import CopyRule, LedgerRule, Rule, public_name
 from projections.language.values import same
 
 T = TypeVar("T")
 
 PushReason: TypeAlias = Literal["created", "changed", "removed", "replaced"]
 """What happened to a parent. `replaced`: it was created, and its children may show values of an earlier parent."""
-
-_NOTHING: Contributions = {}
-_NONE: frozenset[str] = frozenset()
 
 Recognised = Sequence[tuple[Record, Item | None, Item | None]]
 Reject = Callable[[Record, str, str, str | None], None]
@@ -65,14 +62,13 @@ class ListPull(NamedTuple):
 class Plan:
     """The work that a batch requires.
 
-    `changes` are rounds: within one, a source item occurs once; a later round follows the earlier ones. `heals` gives the
-    first sequence number of the records that ask for each target to be healed, `pulls` of those that ask for each child
-    under a rule to be brought up to date, and `pushes` all sequence numbers of those that ask for that of each parent's
-    children; `list_pulls` are those of children of several parents. `ignored` counts the records of items that no rule
-    reads.
+    `changes` has each source item once. `heals` gives the first sequence number of the records that ask for each target
+    to be healed, `pulls` of those that ask for each child under a rule to be brought up to date, and `pushes` all
+    sequence numbers of those that ask for that of each parent's children; `list_pulls` are those of children of several
+    parents. `ignored` counts the records of items that no rule reads.
     """
 
-    changes: Sequence[Sequence[Change]] = ()
+    changes: Sequence[Change] = ()
     copies: Sequence[CopyWrite] = ()
     copy_heals: Sequence[CopyHeal] = ()
     heals: Mapping[Target, str] = field(default_factory=dict)
@@ -89,13 +85,17 @@ class Plan:
     """How many guards of other ledgers the records show: `Guards.rivals`."""
     healing: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     """Of the heals, by rule, reason and attributes: how many there are, and the encoded key of one target."""
+    strays: Sequence[tuple[ItemKey, str, str]] = ()
+    """Items on which a late function with an older registry has written values of a removed rule, or of a version of a
+    rule that wrote to another entity, each with the rule and the sequence number of its record."""
     unmarked: Sequence[tuple[ItemKey, Value, str]] = ()
     """Marks that an update added, with the sequence number of its record: rules only create items with one."""
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        asked = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.releases, self.unmarked)
+        written = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.releases)
+        asked = (*written, self.unmarked, self.strays)
         return not any(asked) and not self.pushes and not self.pulled and not self.rejected
 
     @property
@@ -108,20 +108,22 @@ def plan(
     program: Program,
     records: Iterable[Record],
     guards: Guards | None = None,
-    settles: Callable[[Rule], bool] = lambda rule: True,
     deadline: Deadline = UNLIMITED,
-    mixed: Callable[[Rule], bool] = lambda rule: False,
+    removed: Collection[str] = (),
+    standby: Collection[str] = (),
 ) -> Plan:
     """Return the work that the records of a batch require; the records of an item come in the order of their versions.
 
     `guards` reads the guards of the ledger that the records are applied to; without it those of any ledger are valid.
-    `settles` returns whether a rule with `expired: keep` settles expiries now (`RegistrySnapshot.settles`), and `mixed`
-    whether other versions of it may have recorded contributions (`RegistrySnapshot.is_mixed`). Raises OutOfTime.
+    `removed` are the rules whose values are removed, `standby` the versions whose rejections are ignored. Raises OutOfTime.
     """
     guards = guards or Guards(program, None)
     guards.rivals.clear()
     unmarked: list[tuple[ItemKey, Value, str]] = []
+    strays: list[tuple[ItemKey, str, str]] = []
     recognised: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(deadline)
+    everything: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(deadline)
+    """The records once more for each alternate of their items' entities."""
     copy_heals: list[CopyHeal] = []
     heals: dict[Target, str] = {}
     releases: list[Release] = []
@@ -130,7 +132,6 @@ def plan(
     times: dict[str, tuple[float, float]] = {}
     entities: set[str] = set()
     last: dict[ItemKey, tuple[Image, Item | None]] = {}
-    unknown = any(mixed(program.rules[name]) for name in _keeping(program))
     for record in deadline.check_each(records):
         known = last.get(record.key)
         old = None
@@ -142,19 +143,21 @@ def plan(
             last[record.key] = (record.new, new)
             if guards.mark in record.new and record.old is not None and not guards.is_marked(record.key, record.old):
                 unmarked.append((record.key, record.new[guards.mark], record.sequence))
+            strays.extend(_strays(program, guards, record, removed))
         if program.shared_keys and record.old is not None:
             if program.copies_with_match:
                 copy_heals.extend(freed_by(program, record, old, new))
             for target in freed_targets(program, record, old, new):
                 heals.setdefault(target, record.sequence)
-        if old is None and new is None:
+        others = _alternatives(program, record) if program.alternates else ()
+        if old is None and new is None and not others:
             ignored += 1
-            if unknown and record.new is None and program.entities_at(record.key):
-                recognised.append((record, None, None))  # other versions may recognise it by another `match`
         else:
             recognised.append((record, old, new))
+            everything.append((record, old, new))
+            everything.extend(others)
             at = record.at
-            for item in (old, new):
+            for item in (old, new, *(item for _, *items in others for item in items)):
                 if item is not None:
                     entities.add(name := item.entity.name)
                     if at is not None:
@@ -167,17 +170,19 @@ def plan(
         The record that made the item bad reports it, or a backfill of the rule if it is newer than that record. No state is
         needed, so a redelivery decides the same.
         """
+        if rule in standby:
+            return
         key, again = encode_key(record.key), alike(reason, before)
         rejected.append(Rejected(rule, reason, key, record.sequence, record.key.table, record.event, repeated=again))
 
-    changes = _changes(program, recognised, reject, settles, unknown)
+    changes = _changes(program, recognised, reject)
     copies = writes_of(program, recognised, reject) if not entities.isdisjoint(program.copy_rules) else ()
     copied = not entities.isdisjoint(program.copy_rule_into)
     pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
     pulls = _pulls(program, guards, recognised, reject) if program.embeds_from else {}
     list_pulls = _list_pulls(program, guards, recognised) if program.embeds_from else {}
     why: list[tuple[Record, Rule, Healing]] = []
-    for record, old, new in recognised:
+    for record, old, new in everything:
         if copied:
             of_record = heals_of(program, guards, record.key, old, new, record.sequence)
             copy_heals.extend(of_record)
@@ -205,13 +210,9 @@ def plan(
         times,
         dict(guards.rivals),
         _reasons(why),
+        strays,
         unmarked,
     )
-
-
-def _keeping(program: Program) -> set[str]:
-    """The rules that keep the contributions of expired items."""
-    return {name for name, rule in program.rules.items() if rule.expired == "keep"}
 
 
 def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
@@ -238,32 +239,46 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
     return writes
 
 
-def _changes(
-    program: Program,
-    recognised: Recognised,
-    reject: Reject,
-    settles: Callable[[Rule], bool],
-    unknown: bool,
-) -> list[list[Change]]:
-    """Return changes of contributions, compacted per source item: first old image, last new image, last version.
+def _strays(
+    program: Program, guards: Guards, record: Record, removed: Collection[str]
+) -> Iterator[tuple[ItemKey, str, str]]:
+    """Yield the rules of which the record shows a new guard that no published version has written."""
+    key, old, new = record.key, record.old or {}, record.new or {}
+    for name, value in new.items():
+        if name == guards.mark or not guards.is_guard(name) or same(old.get(name), value):
+            continue
+        rule = guards.rule(name)
+        published = program.published.get(rule)
+        guard = guards.parse(rule, key, value) if rule in removed or published is not None else None
+        if guard is None:
+            continue
+        elsewhere = published is not None and program.recognise_as(published.into, key, new) is None
+        if rule in removed or (elsewhere and guard.promotion < guards.promotion(rule)):
+            yield key, rule, record.sequence
 
-    A record that changes no contribution is dropped; an item whose changes cancel out is not, because a refresh may have
-    moved the ledger in between. Nothing is compacted across an expiry under a rule that keeps what has expired.
 
-    A removal is not dropped if it is `unknown` whether another version of such a rule recorded a contribution of it: once
-    the item is gone, a backfill cannot know whether it expired, and would keep that.
+def _alternatives(program: Program, record: Record) -> list[tuple[Record, Item | None, Item | None]]:
+    """Return a record with the items that it changes as older versions of rules define their entities."""
+    olds = {item.entity.name: item for item in program.alternative_items(record.key, record.old)}
+    news = {item.entity.name: item for item in program.alternative_items(record.key, record.new)}
+    return [(record, olds.get(name), news.get(name)) for name in program.alternates if name in olds or name in news]
+
+
+def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[Change]:
+    """Return the changes of contributions, each source item once.
+
+    A record that changes no contribution is dropped, except an expiry that rules keep. An item whose changes cancel out
+    is not dropped, because a refresh may have committed a state in between.
     """
     if not program.ledger_rules:
         return []
-    rounds: list[list[Change]] = []
-    open_change: dict[ItemKey, tuple[int, int]] = {}
-    """By item: the round of its last change, and the position therein."""
+    keeping = frozenset(name for name, rule in program.recorded.items() if rule.expired == "keep")
+    changes: dict[ItemKey, Change] = {}
     evaluated: dict[int, Evaluated] = {}
-    keeping = _keeping(program)
-    active = frozenset(name for name in keeping if settles(program.rules[name]))
-    held = frozenset(keeping - active)
 
-    def evaluate(item: Item | None) -> Evaluated:
+    def evaluate(item: Item | None, key: ItemKey, image: Image | None) -> Evaluated:
+        if program.alternates:
+            return program.evaluate(key, image)
         if item is None:
             return NOTHING
         known = evaluated.get(id(item))
@@ -272,42 +287,26 @@ def _changes(
         return known
 
     for record, old, new in recognised:
-        before, after = evaluate(old), evaluate(new)
+        before, after = evaluate(old, record.key, record.old), evaluate(new, record.key, record.new)
         for rule, reason in after.problems:
             reject(record, rule, reason, dict(before.problems).get(rule))
-        settle, left = _NOTHING, _NONE
-        if record.expired:
-            settle, left = {rule: before.contributions[rule] for rule in active & before.contributions.keys()}, held
-        if before.contributions == after.contributions and not settle and not (unknown and record.new is None):
+        expiry = Expiry.of(record.version, before, keeping) if record.expired else None
+        if before.contributions == after.contributions and (expiry is None or not expiry.contributions):
             continue
-        change = _change(record, before.contributions, after, settle, left, active)
-        number, place = open_change.get(record.key, (-1, 0))
-        if number >= 0 and not rounds[number][place].expiry and not change.expiry:
-            rounds[number][place] = rounds[number][place].followed_by(change)
-            continue
-        number += 1
-        if number == len(rounds):
-            rounds.append([])
-        open_change[record.key] = number, len(rounds[number])
-        rounds[number].append(change)
-    return rounds
+        change = _change(record, before.contributions, after, expiry)
+        earlier = changes.get(record.key)
+        changes[record.key] = change if earlier is None else earlier.followed_by(change)
+    return list(changes.values())
 
 
-def _change(
-    record: Record,
-    before: Contributions,
-    after: Evaluated,
-    settle: Contributions,
-    held: frozenset[str],
-    active: frozenset[str],
-) -> Change:
-    """Return the change that one record makes. The last three are as in `Change`."""
+def _change(record: Record, before: Contributions, after: Evaluated, expiry: Expiry | None) -> Change:
+    """Return the change that one record makes."""
     touched: set[Target] = set()
     for contributions in (before, after.contributions):
         for rule, targets in contributions.items():
             for target in targets:
                 touched.add((rule, target))
-    key, _, image, version, sequence, expired, _ = record
+    key, _, image, version, sequence, _, _ = record
     return Change(
         encode_key(key),
         version,
@@ -317,11 +316,7 @@ def _change(
         touched,
         (sequence,),
         image is None,
-        expired,
-        version if settle or held else "",
-        settle,
-        held,
-        active,
+        (expiry,) if expiry is not None and expiry.contributions else (),
     )
 
 
@@ -408,7 +403,7 @@ def _reasons(why: Sequence[tuple[Record, Rule, Healing]]) -> dict[str, tuple[int
         old, new = record.old or {}, record.new or {}
         names = [name for name in sorted(rule.owned(old, new)) if not same(old.get(name), new.get(name))]
         attributes = ", ".join(name[:_MOST_SHOWN] for name in names[:5])
-        text = f"{rule.name}, {reason}" + (f": {attributes}" if attributes else "")
+        text = f"{public_name(rule.name)}, {reason}" + (f": {attributes}" if attributes else "")
         if text not in counts and len(counts) == _MOST_SHOWN:
             continue
         counts[text] = (counts[text][0] + 1 if text in counts else 1, encode_key(record.key))

@@ -1,7 +1,7 @@
 """A batch of stream records on its way: decode → admit → plan → commit → publish → forget.
 
     decode    records as Lambda passes them → `Decoded`: per item in the order of their versions (`records`)
-    admit     the registry → `Batch`: may these rules be applied now? Else the whole batch is delivered again
+    admit     the registry → `Batch`: which versions of rules functions work with, and which are published
     plan      records → `Plan`, pure (`plan`)
     commit    changes of contributions → `Result`s: the ledger, many source items per transaction (`stages`, `ledger`)
     publish   results → `Published`: the targets show what the groups hold (`stages`, `publishing`)
@@ -10,7 +10,8 @@
 
 Invariants:
 
-- Nothing is planned before the rules are admitted: a record that old rules ignore may matter to the active ones.
+- The registry is read in each invocation, and again where the ledger or an item shows that it has changed (`Reload`): then
+  the whole batch is done anew. What was committed by the earlier one are duplicates.
 - A record is reported as failed, rejected or done; never two of these without the earlier records of its item.
 - A batch is applied as a whole first, because that takes the fewest requests. If that fails with an error that names no
   record, each record is applied alone, so that one bad record does not stop the shard. Repeated writes are duplicates.
@@ -29,23 +30,22 @@ from typing import Any
 
 from projections.engine.budget import Budget, Refresh
 from projections.engine.embeds import Push
-from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.plan import Plan, plan
 from projections.engine.records import Record, decode, decode_all
-from projections.engine.registry import FILLING, LIVE, Registry, RuleState
+from projections.engine.registry import Registry
 from projections.engine.rejections import Rejected
 from projections.engine.rivals import left_to
-from projections.engine.running import UNLIMITED, Deadline, OutOfTime, Run, in_few_pieces, one_by_one
+from projections.engine.running import UNLIMITED, Deadline, OutOfTime, Reload, Run, in_few_pieces, one_by_one
 from projections.engine.stages import Batch, Outcome, Report
 from projections.engine.store import Store
+from projections.engine.value_counters import ValueCounters
 from projections.errors import Misconfigured, StoreError
 from projections.language.program import Program
+from projections.language.rules import public_name
 
-OUTDATED = (
-    "the active rules are not the rules of this function: deploy the active rules, or run `projections backfill` with the "
-    "rules of this function to activate them"
-)
+_MOST_RELOADS = 5
+"""How often a batch is done anew because the registry has changed."""
 
 _LARGE = 100
 """Records from which a batch is large."""
@@ -80,20 +80,20 @@ full_collections = _Collections()
 
 
 class Processor:
-    """Applies rules to batches of stream records.
+    """Applies the rules in the registry to batches of stream records. `packaged` begin an empty registry.
 
     `tables` maps table names in stream ARNs to logical names. `fixed_label` replaces the stream label in the ARNs of all
     records (for emulators whose ARN is not stable). `quarantine` takes what is rejected; without it, rejected records are
     reported as failed. `run` runs independent requests (at once, in Lambda). `clock` gives seconds since 1970. `tasks` takes
     the pages of a push that are left after the first, and refreshes of items whose changes exceed `budget`, with the seconds
     they should wait; without it everything is done at once. `pace` is called with the number of writes before every few
-    writes to children, and may wait. `new_rules` is the state in which rules start where the registry is empty.
-    `generations` remembers groups and value counters that were seen.
+    writes to children, and may wait. `filled`: the tables were empty when the registry was, so the packaged rules are active
+    at once. `values` remembers value counters that were seen.
     """
 
     def __init__(
         self,
-        program: Program,
+        packaged: Program,
         store: Store,
         *,
         tables: Mapping[str, str],
@@ -107,27 +107,25 @@ class Processor:
         tasks: Callable[[Push | Refresh, float], None] | None = None,
         budget: Budget | None = None,
         pace: Callable[[int], None] = lambda writes: None,
-        new_rules: RuleState = LIVE,
-        generations: Generations | None = None,
+        filled: bool = True,
+        values: ValueCounters | None = None,
     ) -> None:
-        self._program = program
         self._store = store
         self._tables = dict(tables)
         self._label = fixed_label
         self._quarantine = quarantine
         self._clock = clock
         self._deadline = partial(Deadline, margin=margin, sleep=sleep, chance=chance)
-        self._registry = Registry(program, store, new_rules)
+        self._registry = Registry(packaged, store, filled=filled, now=clock)
         self._batch = partial(
             Batch,
-            program,
-            store,
-            in_few_pieces(run),
-            clock,
-            tasks,
-            budget or Budget(0),
-            pace,
-            generations or Generations(),
+            store=store,
+            run=in_few_pieces(run),
+            clock=clock,
+            tasks=tasks,
+            budget=budget or Budget(0),
+            pace=pace,
+            values=values or ValueCounters(),
         )
 
     def process(self, records: Sequence[Any], *, remaining: Callable[[], float]) -> Outcome:
@@ -136,48 +134,57 @@ class Processor:
         Raises `errors.Misconfigured` if the tables cannot be used at all; nothing else.
         """
         deadline, report, batch = self._deadline(remaining), Report(), None
-        report.counters.add("records", len(records))
         try:
             with full_collections.postpone() if len(records) >= _LARGE else nullcontext():
-                decoded = decode_all(
-                    deadline.check_each(records),
-                    lambda record: decode(record, self._tables, self._program.tables, self._label),
-                )
-                report.rejected.extend(decoded.rejected)
-                batch = self._admit(records, deadline, report)
-                if batch is not None and not self._process_together(batch, decoded.records):
-                    self._process_singly(batch, decoded.records)
+                for _ in range(_MOST_RELOADS):
+                    report = Report()
+                    report.counters.add("records", len(records))
+                    try:
+                        batch = self._apply(records, deadline, report)
+                        break
+                    except Reload as reload:
+                        deadline.retry(partial(self._registry.overtake, reload))
+                else:
+                    report.give_up(records, "the registry keeps changing")
         except OutOfTime as error:
             report.give_up(records, str(error))
-        freshness = self._freshness(batch) if batch is not None and report.times else {}
-        return report.outcome(self._quarantine, freshness)
-
-    def _admit(self, records: Sequence[Any], deadline: Deadline, report: Report) -> Batch | None:
-        """Return what the stages work with. None if the rules are not active, or if the registry cannot be read now.
-
-        Then all records are reported as failed, also those that were rejected: by rules that may not be active.
-        """
-        reason = OUTDATED
-        try:
-            snapshot = deadline.retry(self._registry.admit)
-            if not snapshot.is_outdated(self._program):
-                return self._batch(snapshot, Guards(self._program, snapshot.identity), deadline, report)
         except Misconfigured:
             raise
         except StoreError as error:
-            reason = f"the registry could not be read or written: {error}"
-        report.give_up(records, reason)
-        return None
+            report.give_up(records, f"the registry could not be read or written: {error}")
+        report.note_stale(self._registry.marked)
+        self._registry.marked.clear()
+        freshness = self._freshness(batch) if batch is not None and report.times else {}
+        return report.outcome(self._quarantine, freshness)
+
+    def _apply(self, records: Sequence[Any], deadline: Deadline, report: Report) -> Batch:
+        """Apply a batch by the registry as it is now. Raises Reload, and StoreError if the registry cannot be read."""
+        snapshot, program = deadline.retry(self._registry.current)
+        batch = self._batch(
+            program=program,
+            snapshot=snapshot,
+            guards=Guards(program, snapshot.identity, snapshot.promotions),
+            deadline=deadline,
+            report=report,
+            documents=self._registry.documents,
+        )
+        decoded = decode_all(
+            deadline.check_each(records), lambda record: decode(record, self._tables, program.tables, self._label)
+        )
+        report.rejected.extend(decoded.rejected)
+        if not self._process_together(batch, decoded.records):
+            self._process_singly(batch, decoded.records)
+        return batch
 
     def _plan(self, batch: Batch, records: Sequence[Record], deadline: Deadline) -> Plan:
-        report, snapshot, guards = batch.report, batch.snapshot, batch.guards
-        made = plan(self._program, records, guards, snapshot.settles, deadline, snapshot.is_mixed)
+        report, guards = batch.report, batch.guards
+        made = plan(batch.program, records, guards, deadline, batch.snapshot.removed, batch.snapshot.standby)
         if made.rivals:
             report.counters.add("rival", sum(n for (_, replaced), n in made.rivals.items() if replaced))
             ledgers = left_to(self._store, made.rivals, self._clock())
             if not ledgers <= guards.leaves:
                 guards.leaves |= ledgers
-                made = plan(self._program, records, guards, snapshot.settles, deadline, snapshot.is_mixed)
+                made = plan(batch.program, records, guards, deadline, batch.snapshot.removed, batch.snapshot.standby)
         report.rejected.extend(made.rejected)
         report.saw(made.times)
         report.healing.update(made.healing)
@@ -196,7 +203,7 @@ class Processor:
             batch.report.counters.add("ignored", made.ignored)
             for step in self._steps(batch, made):
                 step()
-        except (Misconfigured, OutOfTime):
+        except (Misconfigured, OutOfTime, Reload):
             raise
         except Exception as error:
             batch.report.note_unexpected(error)
@@ -214,13 +221,15 @@ class Processor:
                 continue
             try:
                 made = self._plan(batch, [record], UNLIMITED)
+            except Reload:
+                raise
             except Exception as error:
                 batch.report.unusable(record, error)
                 continue
             for step in self._steps(batch, made):
                 try:
                     step()
-                except Misconfigured:
+                except (Misconfigured, Reload):
                     raise
                 except Exception as error:
                     batch.report.unusable(record, error)
@@ -228,21 +237,22 @@ class Processor:
     def _freshness(self, batch: Batch) -> dict[str, tuple[float, float]]:
         """Return the ages of the oldest and the newest change for each rule that publishes.
 
-        Counts the rules that publish only after their backfill. Clocks differ: no age is negative.
+        Counts the rules of which a version fills. Clocks differ: no age is negative.
         """
         ages: dict[str, tuple[float, float]] = {}
         filling: set[str] = set()
         now = self._clock()
-        for rule in self._program.variants:
+        for rule in batch.program.variants:
             made = batch.report.times.get(rule.source.name)
             if made is None:
                 continue
+            name = public_name(rule.name)
             if not batch.snapshot.publishes(rule):
-                if batch.snapshot.state(rule) == FILLING:
-                    filling.add(rule.name)
+                if batch.snapshot.state(rule) == "filling":
+                    filling.add(name)
                 continue
             oldest, newest = max(0.0, now - made[0]), max(0.0, now - made[1])
-            before = ages.get(rule.name, (oldest, newest))
-            ages[rule.name] = max(before[0], oldest), min(before[1], newest)
+            before = ages.get(name, (oldest, newest))
+            ages[name] = max(before[0], oldest), min(before[1], newest)
         batch.report.counters.add("filling", len(filling))
         return ages

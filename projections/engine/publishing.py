@@ -13,7 +13,9 @@ item as it was read or on an older guard. Which write it is depends on the item:
     no item                 created, if the rule creates its targets and anything contributes
     an item of the kind     updated; deleted if a rule created it, nothing contributes, and nothing else is on it
     of another kind         the application's: only values are removed that the rule had set before the item changed its kind
-    key of another entity   an earlier version of the rule recorded the target: its values go, and items that it created
+
+Guards are ordered by promotion and version of the group. A guard of a newer promotion than the registry has shows that
+another version of the rule is published by now: nothing is written (`Reload`), not by a heal either.
 
 An item may have several rules' guards. It is deleted when each of them records that nothing contributes. To delete it with
 the publish of the zeros would need one condition on all guards; instead the item is read after the zeros are written: of
@@ -27,24 +29,24 @@ the target has to be published again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from projections.engine.application import ApplicationItems, occupied_error, purpose_of
 from projections.engine.changes import Result
-from projections.engine.groups import Generations, Group, damaged_group, read_groups, read_members
+from projections.engine.groups import Group, damaged_group, read_groups, read_members
 from projections.engine.guards import Guard, Guards
-from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, group_at, read_recent, recent_element
+from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, read_recent, recent_element
+from projections.engine.registry import REGISTRY, RegistrySnapshot, epoch_of
 from projections.engine.releases import Release, Releaser
-from projections.engine.running import UNLIMITED, Counters, Deadline, Run, Tries, one_by_one, write_all
+from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, Tries, one_by_one, write_all
 from projections.engine.store import AllOf, Equal, Exists, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
-from projections.language.entity import Entity
 from projections.language.keys import decode_key, is_range
 from projections.language.program import Program
-from projections.language.rules import LedgerRule, Members
+from projections.language.rules import LedgerRule, Members, public_name
 from projections.language.values import differing
 
 Causes = Mapping[Target, Sequence[str]]
@@ -66,52 +68,54 @@ class Publication(NamedTuple):
 class Publisher:
     """Publishes groups to targets. Failures are returned by target, so that one target does not stop the others.
 
-    Nothing is written for rules that do not publish now, and for groups that are being rebuilt.
+    Nothing is written for versions that are not published. Methods raise Reload.
     """
 
     def __init__(
         self,
         program: Program,
         store: Store,
-        generations: Generations,
+        snapshot: RegistrySnapshot,
         guards: Guards,
         run: Run[Any] = one_by_one,
         *,
         counters: Counters | None = None,
-        publishes: Callable[[LedgerRule], bool] = lambda rule: True,
     ) -> None:
         self._program = program
         self._store = store
-        self._generations = generations
+        self._snapshot = snapshot
+        self._contested = snapshot.contested
         self._run = run
-        self._publishes = publishes
         self._counters = counters or Counters()
         self._items = ApplicationItems(program, store, guards)
-        self._writer = TargetWriter(program, store, self._items, self._counters)
+        self._writer = TargetWriter(program, store, snapshot, self._items, self._counters)
 
     def publish(
         self, targets: Iterable[Target], deadline: Deadline, records: Causes = _NO_RECORDS
     ) -> dict[Target, StoreError]:
         """Bring targets with an older guard up to their groups. Return the failures."""
-        known = self._publishing_rules(targets)
+        targets = set(targets)
+        known, contested = self._publishing_rules(targets), self._contested_targets(targets)
         failures: dict[Target, StoreError] = {}
-        if not known:
+        if not known and not contested:
             return failures
         try:
             deadline.check()
-            groups = read_groups(self._store, list(known), self._generations)
+            self._check_registry(contested)
+            groups = read_groups(self._store, list(known), self._snapshot.promotion)
         except Transient as error:
-            return dict.fromkeys(known, error)
+            return dict.fromkeys([*known, *contested], error)
         updates: dict[Target, Update] = {}
         publications: dict[Target, Publication] = {}
         for target, rule in known.items():
             group = groups[target]
             if group.damaged:
                 failures[target] = damaged_group(group.damaged)
-            elif not group.rebuilding:
+            else:
                 why = purpose_of(rule, tuple(records.get(target, ())))
                 publication = publications[target] = Publication(rule, decode_key(target[1]), group, {}, why)
-                update = self._writer.unread(publication) if shares_calls(rule) else None
+                shares = shares_calls(rule) and rule.name not in self._contested
+                update = self._writer.unread(publication) if shares else None
                 if update is not None:
                     updates[target] = update
         alone = {
@@ -131,8 +135,9 @@ class Publisher:
         keys = {target: decode_key(target[1]) for target in known}
         try:
             deadline.check()
+            self._check_registry(self._contested_targets(known))
             items = self._writer.read_many(keys.values())  # with their guards; then the groups
-            groups = read_groups(self._store, list(keys), self._generations)
+            groups = read_groups(self._store, list(keys), self._snapshot.promotion)
         except Transient as error:
             return dict.fromkeys(known, error)
         works = {}
@@ -150,8 +155,23 @@ class Publisher:
             if not is_range(target[1])
             and (rule := self._program.recorded.get(target[0])) is not None
             and rule.writes_items
-            and self._publishes(rule)
+            and self._snapshot.publishes(rule)
         }
+
+    def _contested_targets(self, targets: Iterable[Target]) -> list[Target]:
+        """The targets of rules of which functions work with several versions, also of those that are not published."""
+        return [target for target in targets if target[0] in self._contested and not is_range(target[1])]
+
+    def _check_registry(self, contested: Collection[Target]) -> None:
+        """Read the registry again after commits, if functions work with several versions of a rule. Raises Reload.
+
+        Another one may be published by now. Who promoted it publishes the groups that it found; of a group whose first
+        commit came later, the target may show neither.
+        """
+        if contested:
+            item = self._store.get(REGISTRY)
+            if item is not None and (epoch := epoch_of(item)) > self._snapshot.epoch:
+                raise Reload(epoch)
 
     def _each(self, works: Mapping[Target, Callable[[], None]], deadline: Deadline) -> dict[Target, StoreError]:
         """Do independent pieces of work, each again while it fails for a reason that passes. Return the failures."""
@@ -170,16 +190,18 @@ class Publisher:
 
     def _publish_one(self, target: Target, publication: Publication) -> None:
         rule, key, group = publication.rule, publication.key, publication.group
-        members = read_members(self._store, rule, target[1], group)
+        members = read_members(self._store, rule, target[1])
         publication = publication._replace(members=members)
         item: Image | None = None
         # Only the item shows which attributes to remove from a copy of all attributes, and where there is no claim any
-        # more, perhaps since the group was read.
-        suffices = not rule.claimed or (has_contributions(rule, group, members) and not rule.copies_all)
+        # more, perhaps since the group was read; and whether another version has published it before.
+        suffices = rule.name not in self._contested and (
+            not rule.claimed or (has_contributions(rule, group, members) and not rule.copies_all)
+        )
         update = self._writer.unread(publication) if suffices else None
         if update is None:
             item = self._writer.read(key)
-        elif not rule.creates or group.at != group_at(group.generation, 1):  # at the first version there is no item yet
+        elif not rule.creates or group.version != 1:  # at the first version there is no item yet
             try:
                 self._store.write(update)
             except ConditionFailed as failed:
@@ -254,14 +276,14 @@ class Publisher:
                 item, group = read.pop()
             else:  # the item with its guard, then the group
                 item = self._writer.read(key)
-                group = read_groups(self._store, [target], self._generations)[target]
-            if group.rebuilding or (item is None and not rule.creates):
+                group = read_groups(self._store, [target], self._snapshot.promotion)[target]
+            if item is None and not rule.creates:
                 return
             if group.damaged:
                 raise damaged_group(group.damaged)
             if item is None and group.totals.n == 0:
                 return
-            members = read_members(self._store, rule, target[1], group)
+            members = read_members(self._store, rule, target[1])
             try:
                 if self._writer.bring(Publication(rule, key, group, members, why), item, heals=True):
                     self._counters.add("healed")
@@ -293,9 +315,17 @@ class Publisher:
 class TargetWriter:
     """Brings targets to their groups."""
 
-    def __init__(self, program: Program, store: Store, items: ApplicationItems, counters: Counters) -> None:
+    def __init__(
+        self,
+        program: Program,
+        store: Store,
+        snapshot: RegistrySnapshot,
+        items: ApplicationItems,
+        counters: Counters,
+    ) -> None:
         self._program = program
         self._store = store
+        self._snapshot = snapshot
         self._items = items
         self._guards = items.guards
         self._counters = counters
@@ -311,8 +341,6 @@ class TargetWriter:
     def unread(self, publication: Publication) -> Update | None:
         """Return the update of an item that was not read, if its guard is older; None if the item has to be read."""
         rule, key, group, _, why = publication
-        if not rule.into.at(key):
-            return None
         wanted = self._wanted_attributes(publication)
         if rule.claimed:
             wanted = {**_attributes_to_remove(rule.owned(), wanted), **wanted}
@@ -326,8 +354,6 @@ class TargetWriter:
         was read after the group, and stays as it is if its guard is as new.
         """
         rule, key, group, members, _ = publication
-        if not rule.into.at(key):  # another version of the rule may have recorded other targets
-            return item is not None and self._bring_elsewhere(publication, item, heals=heals)
         if item is None:
             if not rule.creates or not has_contributions(rule, group, members):
                 return False
@@ -347,11 +373,13 @@ class TargetWriter:
     def _may_release(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image) -> bool:
         """Whether the group shows which values the rule published on an item of another kind.
 
-        Otherwise the guard stays. On an item that the rule created and that no entity recognises, its constants may be
-        those of another version of the entity: its retirement finds the guard, and deletes the item. And where rules without
-        guards have set attributes, only the record of the leaving item shows which, as long as the item has a guard.
+        Otherwise the guard stays. What another version of the rule published is removed when its promotion is finished.
+        On an item that the rule created and that no entity recognises, its constants may be those of another version of
+        the entity. And where rules without guards have set attributes, only the record of the leaving item shows which,
+        as long as the item has a guard.
         """
-        if self._items.guard(rule, key, item) is None:
+        guard = self._items.guard(rule, key, item)
+        if guard is None or guard.promotion != self._snapshot.promotion(rule.name):
             return False
         if any(not item.keys().isdisjoint(each.owned()) for each in self._program.item_rules.get(rule.into.name, ())):
             return False
@@ -378,13 +406,30 @@ class TargetWriter:
         rule, key, group, _, why = publication
         shown = self._wanted_attributes(publication)
         gone = _attributes_to_remove(self._guards.owned_attributes(rule, key, item), shown) if rule.claimed else {}
-        wanted = {**rule.created_with, **gone, **shown}
+        wanted = {**rule.created_with, **gone, **self._of_other_versions(publication, item), **shown}
         differs = bool(differing(item, wanted))
         if differs:
             self._items.write(rule.into, key, wanted, rule, item, why)
         if rule.creates and group.totals.n == 0:
             self.delete_empty(publication)
         return differs
+
+    def _of_other_versions(self, publication: Publication, item: Image) -> dict[str, Value | None]:
+        """The attributes that only other versions of the rule set, to be removed, if one of them was published last."""
+        rule, key = publication.rule, publication.key
+        guard = self._items.guard(rule, key, item)
+        if guard is None or guard.promotion == self._snapshot.promotion(rule.name):
+            return {}
+        name = public_name(rule.name)
+        others = [
+            other
+            for other in self._program.recorded.values()
+            if other is not rule and public_name(other.name) == name and self._items.is_of(other.into, key, item)
+            if not self._snapshot.versions[other.name].held  # its values are the application's
+        ]
+        owned = {attribute for other in others for attribute in set(other.owned()) - other.into.constants.keys()}
+        owned -= self._program.derived_attributes(rule.into.name, held=False) | rule.into.constants.keys()
+        return dict.fromkeys(sorted(owned - set(rule.into.schema.key_attributes)))
 
     def _leave(self, publication: Publication, item: Image) -> bool:
         """Remove from an item of another kind what the rule published on it. Raise Occupied if the key is needed."""
@@ -408,58 +453,25 @@ class TargetWriter:
         guards = {name: item[name] for name in held}
         return Release(key, rule.into, guards, values, why.records, after=item, whole=True, rules=why.rules)
 
-    def _bring_elsewhere(self, publication: Publication, item: Image, *, heals: bool) -> bool:
-        """Bring an item to its group under the key of another entity, which another version of the rule recorded.
-
-        The rule owns no attribute there, and the values of that version go when it is retired. But an item that only rules
-        create has to be deleted with its last contribution. So if the item has the rule's guard, attributes that the rule
-        may have set under the same names are removed, and the guard records how many contributions are left.
-        """
-        rule, key, group, _, why = publication
-        n, guard = group.totals.n, self._items.guard(rule, key, item)
-        if guard is None or (guard.at >= group.at and not heals):
-            return False
-        entities = self._program.entities_at(key)
-        entity = next((candidate for candidate in entities if self._items.is_of(candidate, key, item)), None)
-        if rule.claimed and n == 0 and entity is not None and _all_are(entities, lambda each: each.copied):
-            if not self._items.may_delete(entity, key, item):
-                return False
-            self._items.delete(entity, key, item, why)
-            return True
-        if entity is None or not _all_are(entities, lambda each: each.created_by_publishes):
-            return False
-        stamp = self._guards.stamp(rule.name, key, group.at, n=n)
-        wanted: dict[str, Value | None] = {self._guards.name(rule.name): stamp}
-        if not rule.claimed:
-            others = set(self._store.schema(key.table).key_attributes)
-            for each in entities:
-                others |= self._program.derived_attributes(each.name) | each.constants.keys()
-            wanted |= {name: None for name in rule.owned() if name not in others}
-        differs = bool(differing(item, wanted))
-        if differs:
-            self._items.write(entity, key, wanted, rule, item, why)
-        if n == 0:
-            self.delete_empty(publication, entity)
-        return differs
-
-    def delete_empty(self, publication: Publication, entity: Entity | None = None) -> bool:
+    def delete_empty(self, publication: Publication) -> bool:
         """Delete an item that rules created, if no rule's guard on it records contributions and nothing else is on it.
 
         Return whether it was deleted. The item is read after this rule's zeros were written: of several rules that write
         zeros at once, the last one reads all of them.
         """
         rule, key, _, _, why = publication
-        entity = entity or rule.into
-        item = self.read(key) if entity.created_by_publishes else None
+        item = self.read(key) if rule.into.created_by_publishes else None
         if item is None:
             return False
-        rules = {each.name: each for each in self._program.ledger_rules_into.get(entity.name, ())} | {rule.name: rule}
+        rules = {each.name: each for each in self._program.ledger_rules_into.get(rule.into.name, ())} | {
+            rule.name: rule
+        }
         guards = [self._items.guard(each, key, item) for each in rules.values()]
         contributes = any(guard is not None and guard.n != 0 for guard in guards)
-        if contributes or not self._items.may_delete(entity, key, item):
+        if contributes or not self._items.may_delete(rule.into, key, item):
             return False
         try:
-            self._items.delete(entity, key, item, why, rules=rules)
+            self._items.delete(rule.into, key, item, why, rules=rules)
         except ConditionFailed:  # another rule contributes now, or the item is deleted already
             return False
         return True
@@ -490,11 +502,6 @@ def has_contributions(rule: LedgerRule, group: Group, members: Members) -> bool:
 def _attributes_to_remove(owned: Iterable[str], wanted: Mapping[str, Value | None]) -> dict[str, Value | None]:
     """The attributes of a copy that it does not show any more, to be removed."""
     return {name: None for name in sorted(owned) if name not in wanted}
-
-
-def _all_are(entities: Sequence[Entity], kind: Callable[[Entity], bool]) -> bool:
-    """Whether all of these entities are of a kind, and there is at least one."""
-    return bool(entities) and all(map(kind, entities))
 
 
 def unpublished_targets(failures: Mapping[Target, StoreError]) -> set[Target]:
@@ -549,7 +556,7 @@ def forget(
     updates: dict[str, Update] = {}
     for source, entry, targets in published:
         done = {recent_element(target) for target in targets} & entry.recent
-        ended = not entry.contributions and done == entry.recent and not entry.expires
+        ended = not (entry.contributions or entry.kept) and done == entry.recent and not entry.expires
         if not done and not ended:
             continue
         rules = tuple(sorted({read_recent(element)[0] for element in done}))

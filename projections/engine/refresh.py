@@ -25,7 +25,6 @@ from projections.engine.copier import Copier, CopyRefresher
 from projections.engine.copies import CopyHeal, copies_of
 from projections.engine.embeds import Embedder, Push
 from projections.engine.entry_refresh import Discarded, EntryRefresher
-from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.indexes import index_write, write_index
 from projections.engine.ledger_items import Target
@@ -36,6 +35,7 @@ from projections.engine.rejections import Failures, rejected_by
 from projections.engine.releases import Releaser
 from projections.engine.running import Counters, Deadline, Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
+from projections.engine.value_counters import ValueCounters
 from projections.errors import StoreError
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Item
@@ -47,9 +47,9 @@ class Refresher:
     """Refreshes items, many at a time, and notes what fails.
 
     `snapshot` is the registry: which rules publish now, and the id of the ledger. `failed` has reasons by encoded key of
-    what can be repeated, `rejected` what no repetition would change. `reserved` is the number of actions that the store adds
-    to each transaction. `pace` is called with the number of writes before each few are made, to children and, where it is a
-    worker that refreshes entries, to the ledger (`commit_pace`). Methods raise Misconfigured.
+    what can be repeated, `rejected` what no repetition would change. `pace` is called with the number of writes before
+    each few are made, to children and, where it is a worker that refreshes entries, to the ledger (`commit_pace`).
+    Methods raise Misconfigured.
     """
 
     def __init__(
@@ -58,20 +58,18 @@ class Refresher:
         store: Store,
         snapshot: RegistrySnapshot,
         *,
-        generations: Generations | None = None,
+        values: ValueCounters | None = None,
         run: Run[Any] = one_by_one,
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
         pace: Callable[[int], None] = lambda writes: None,
         counters: Counters | None = None,
-        reserved: int = 0,
         commit_pace: Callable[[int], None] | None = None,
     ) -> None:
         self._program = program
         self._store = store
         self._run = run
-        self.guards = guards = Guards(program, snapshot.identity)
-        self.generations = generations or Generations()
+        self.guards = guards = Guards(program, snapshot.identity, snapshot.promotions)
         self.counters = counters = counters or Counters()
         self._failures = Failures()
         self.failed = self._failures.failed
@@ -86,13 +84,12 @@ class Refresher:
             store,
             snapshot,
             guards,
-            self.generations,
+            values or ValueCounters(),
             self._failures,
             counters,
             run=run,
             clock=clock,
             chance=chance,
-            reserved=reserved,
             pace=commit_pace,
         )
 
@@ -105,23 +102,11 @@ class Refresher:
         self.sources(images, deadline)
         self._refresh_derived(items, deadline)
         self._failures.isolate(items, partial(self._orphans, deadline), _key_of)
-        self._heal_copies(self._without_kind(images, items), deadline)
 
     def _orphans(self, deadline: Deadline, items: Sequence[Item]) -> None:
         self._heal_copies(
             self._failures.attempt("copies", deadline, lambda: self._copies.orphans(items)) or [], deadline
         )
-
-    def _without_kind(self, images: Mapping[ItemKey, Image], items: Sequence[Item]) -> list[CopyHeal]:
-        """Heals of copies that a rule created, and that lost an attribute that `match` reads: only their guards show it."""
-        unknown = images.keys() - {item.key for item in items}
-        return [
-            CopyHeal(rule, key, {guard.by: ""})
-            for key in images
-            if key in unknown and self.guards.is_created(key, images[key])
-            for rule in self._program.copies_with_match.values()
-            if (guard := self.guards.read(rule.name, key, images[key])) is not None and guard.by
-        ]
 
     def keys(
         self,

@@ -1,44 +1,48 @@
-"""The registry: which rules are active, and in which state. One item of the ledger, read in every invocation.
+"""The registry: which versions of rules there are, and their states. One item of the ledger, read in every invocation.
 
     pk   sk             what
-    R    .              epoch; the active program and the earlier ones; each rule's fingerprint and state
-    R    lease|<id>     a running command: see `operations.fenced`
-    R    rule|<name>    a rule as it was registered, with its entities: the definition that is needed to retire it
+    R    .              the epoch, the ledger's identity, and of each rule the next number and its versions
+    R    rule|<id>      the document of a version: the rule with its entities and tables, in canonical form
 
-A new or changed rule is *filling*: its contributions are recorded, and nothing is published until a backfill is complete, so
-that a counter of 5000 never becomes 1. A backfill raises the epoch; an invocation with an earlier program then stops,
-because it would record contributions under rules that do not exist any more.
+Functions run what the registry says, not what their package contains: the packaged rules only begin an empty registry. A
+version is a rule's name and a number that is never used again, such as `likes.3`.
 
-Attributes that a changed rule no longer sets, and items that it no longer creates, are retired like those of a rule that was
-removed, under the name `<name>@<fingerprint>`.
+    filling   maintained: contributions are recorded, nothing is published, and not everything has contributed
+    ready     maintained and complete, not published: it is held, or about to be promoted
+    active    published; at most one of a rule
+    standby   maintained, and published before: a roll back promotes it
+    leaving   neither; what it wrote on items is still to be removed
+    gone      of a removed rule, and removed: what a late function with an older registry writes is removed again
+    stale     neither: a function could not read its document, because its package is older. Its values stay as they are
 
-Functions may be deployed with rules that are not active, before the backfill that activates them. Such rules are
-*provisional* (`tried` in the stored item): functions note them under the same names before they record contributions. If
-they are rolled back before they become active, the next backfill removes what they recorded.
+Every change raises the epoch, at least to the seconds since 1970: so a ledger that is restored from a backup never gets
+an epoch that it had before. Entries carry the epoch of their writer, and guards of groups the epoch of the version's last
+promotion. *Who meets an entry of a newer epoch, or a guard of a newer promotion, reads the registry again and does the
+work anew* (`Reload`).
 
-The prefix of guards cannot change while rules are active: guards and marks with another prefix would count as attributes of
+Copies, index attributes, embeds and compute record nothing. A new version of them is active at once, and the old one leaves.
+
+The prefix of guards cannot change while there are rules: guards and marks with another prefix would count as attributes of
 the application, so that nothing would remove them, and no item that has them.
-
-Every change of the active rules, or of the state of one of them, raises the epoch. Before and after it the leases of running
-commands are closed, because they would write by the earlier state.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from string import ascii_lowercase, digits
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from projections.engine.guards import Identity, new_secret
 from projections.engine.ledger_items import LEDGER
+from projections.engine.running import Reload
 from projections.engine.store import (
-    AllOf,
     Condition,
-    Delete,
     Equal,
     Image,
     ItemKey,
@@ -50,71 +54,34 @@ from projections.engine.store import (
     Write,
     all_items,
 )
-from projections.errors import ConditionFailed, Misconfigured, TransactionCancelled, Transient
-from projections.language.compiling import into_of
+from projections.errors import ConditionFailed, Misconfigured, ProjectionsError, TransactionCancelled, Transient
 from projections.language.program import Program
-from projections.language.rules import Rule
+from projections.language.rules import Rule, public_name, version_name
 
 _ALL_RULES = Purpose("registry")
 
-RuleState = Literal["shadow", "filling", "live", "retiring", "tried"]
-SHADOW: RuleState = "shadow"
-FILLING: RuleState = "filling"
-LIVE: RuleState = "live"
-RETIRING: RuleState = "retiring"
-"""Of a rule that was removed, or an earlier version of one: a backfill removes what it wrote."""
-PROVISIONAL: RuleState = "tried"
-"""Of a version of a rule that functions have worked with and that was not active."""
+State: TypeAlias = Literal["filling", "ready", "active", "standby", "leaving", "gone", "stale"]
 
-WITHOUT = "-"
-"""In place of a fingerprint: functions have worked without the rule."""
+MAINTAINED: frozenset[State] = frozenset(("filling", "ready", "active", "standby"))
+"""The states of versions whose contributions are recorded."""
 
 REGISTRY = ItemKey(LEDGER, "R", ".")
 
 _AT_ONCE = 90
-"""Definitions that one transaction writes with the registry; DynamoDB allows 100 actions."""
+"""Documents that one transaction writes with the registry; DynamoDB allows 100 actions."""
 
 _MOST_TRIES = 20
 
-_LEASE = "lease|"
+_BETWEEN_COPIES = 300
+"""Seconds in which the promotion of a rule is raised at most once because of guards."""
+
+_UNREADABLE = (KeyError, TypeError, ValueError, StopIteration, AssertionError, ProjectionsError)
+"""What compiling a document raises that has constructs of a newer package."""
 
 
-def lease_key(name: str) -> ItemKey:
-    """Return the key of a lease."""
-    return ItemKey(LEDGER, "R", f"{_LEASE}{name}")
-
-
-def closing(name: str) -> Delete:
-    """Return the write that closes a lease."""
-    return Delete(lease_key(name), purpose=Purpose("lease"))
-
-
-def close_leases(
-    store: Store, *, before_epoch: int | None = None, run: str | None = None, opened_before: float | None = None
-) -> None:
-    """Delete all leases, or only those of an older epoch, of one run, or opened before a time.
-
-    With several arguments, a lease that meets any of them is deleted. Raises Transient and Misconfigured.
-    """
-    everything = before_epoch is None and run is None and opened_before is None
-    for item in all_items(partial(store.query, LEDGER, [{"S": "R"}], prefix=_LEASE)):
-        if (
-            everything
-            or (before_epoch is not None and int(Decimal(item["epoch"]["N"])) < before_epoch)
-            or (run is not None and item["run"]["S"] == run)
-            or (opened_before is not None and int(Decimal(item["at"]["N"])) < opened_before)
-        ):
-            store.write(closing(item["sk"]["S"].removeprefix(_LEASE)))
-
-
-def rule_key(rule: str) -> ItemKey:
-    """Return the key of the definition of a rule."""
-    return ItemKey(LEDGER, "R", f"rule|{rule}")
-
-
-def former(rule: str, fingerprint: str) -> str:
-    """Return the name of a version of a rule. No rule can have such a name."""
-    return f"{rule}@{fingerprint}"
+def document_key(version: str) -> ItemKey:
+    """Return the key of the document of a version."""
+    return ItemKey(LEDGER, "R", f"rule|{version}")
 
 
 def new_identity() -> Identity:
@@ -122,263 +89,472 @@ def new_identity() -> Identity:
     return Identity("".join(secrets.choice(ascii_lowercase + digits) for _ in range(4)), (new_secret(),))
 
 
-class Replaced(Misconfigured):
-    """Other rules have been activated meanwhile."""
+class Version(NamedTuple):
+    """A version of a rule in the registry."""
 
-
-class Registered(NamedTuple):
-    """A rule in the registry: its fingerprint and its state."""
-
+    rule: str
+    number: int
     fingerprint: str
-    state: RuleState
+    state: State
+    recorded: bool
+    """Whether the ledger records its contributions: then it can be maintained without being published."""
+    since: int
+    """The epoch in which it was registered."""
+    promoted: int = 0
+    """The epoch of its last promotion; 0 if it was never published."""
+    changed: int = 0
+    """The second since 1970 when it got its state."""
+    place: int = 0
+    """The position of the rule in the file that registered it."""
+    held: bool = False
+    """Whether its rule file declares that it is not to be published (`hold`)."""
+    unfinished: bool = False
+    """Whether targets may show another version: its promotion has not been carried out everywhere."""
+    doubted: bool = False
+    """Whether it was to be counted again, because its groups may be wrong: another version has to replace it."""
+    overtaken: int = 0
+    """The second since 1970 when its promotion was raised, because a guard showed one that the ledger has lost."""
+
+    @property
+    def name(self) -> str:
+        """The name of the version, `likes.3`."""
+        return version_name(self.rule, self.number)
+
+    @property
+    def maintained(self) -> bool:
+        """Whether functions work with it."""
+        return self.state in MAINTAINED
+
+    @classmethod
+    def read(cls, rule: str, number: str, fields: Mapping[str, Value]) -> Version:
+        """Read a version of a rule from the registry's item."""
+        return cls(
+            rule,
+            int(number),
+            fields["f"]["S"],
+            fields["s"]["S"],
+            "r" in fields,
+            _number(fields, "e"),
+            _number(fields, "p"),
+            _number(fields, "t"),
+            _number(fields, "i"),
+            "h" in fields,
+            "u" in fields,
+            "d" in fields,
+            _number(fields, "o"),
+        )
+
+    def wire(self) -> Value:
+        """Return it as a value of the registry's item."""
+        fields: dict[str, Value] = {"f": {"S": self.fingerprint}, "s": {"S": self.state}}
+        numbers = {"e": self.since, "p": self.promoted, "t": self.changed, "i": self.place, "o": self.overtaken}
+        for field, number in numbers.items():
+            if number:
+                fields[field] = {"N": str(number)}
+        for field, flag in (("r", self.recorded), ("h", self.held), ("u", self.unfinished), ("d", self.doubted)):
+            if flag:
+                fields[field] = {"BOOL": True}
+        return {"M": fields}
+
+
+def _number(fields: Mapping[str, Value], name: str) -> int:
+    return int(Decimal(fields[name]["N"])) if name in fields else 0
 
 
 class RegistrySnapshot(NamedTuple):
-    """The registry as read. `program` is the fingerprint of the active program, `past` has those that it replaced.
-
-    Every change of rules or states raises `epoch`. `since` is the epoch in which the program became active; 0 if an older
-    engine wrote the registry, which raised the epoch only then.
-    """
+    """The registry as read. `versions` are by name, `next` has the number of the next version of each rule that ever was."""
 
     epoch: int
-    program: str
-    past: frozenset[str]
-    rules: Mapping[str, Registered]
+    next: Mapping[str, int]
+    versions: Mapping[str, Version]
     identity: Identity = Identity("", ())
     """The ledger's id, which guards name, and the secrets that sign them. The id never changes."""
-    since: int = 0
+    prefix: str = ""
+    planned: Mapping[str, Mapping[str, Any]] = {}
+    """Of a registry that is not written: the documents of its new versions, by name."""
 
     @property
     def ledger(self) -> str:
         """The ledger's id."""
         return self.identity.ledger
 
-    @property
-    def active_since(self) -> int:
-        """The epoch in which the program became active."""
-        return self.since or self.epoch
-
     @classmethod
     def read(cls, item: Image) -> RegistrySnapshot:
+        """Read the registry's item."""
+        rules = {rule: dict(fields["M"]) for rule, fields in item["rules"]["M"].items()}
+        following = {rule: int(Decimal(fields.pop("next")["N"])) for rule, fields in rules.items()}
+        versions = [Version.read(rule, each, of[each]["M"]) for rule, of in rules.items() for each in of]
+        ordered = sorted(versions, key=lambda version: (version.since, version.place, version.number))
         return cls(
-            epoch=int(Decimal(item["epoch"]["N"])),
-            program=item["program"]["S"],
-            past=frozenset(item["past"]["SS"]) if "past" in item else frozenset(),
-            rules={
-                name: Registered(rule["M"]["f"]["S"], rule["M"]["s"]["S"]) for name, rule in item["rules"]["M"].items()
-            },
-            identity=Identity.read(item),
-            since=int(Decimal(item["since"]["N"])) if "since" in item else 0,
+            epoch_of(item),
+            following,
+            {version.name: version for version in ordered},
+            Identity.read(item),
+            item["prefix"]["S"],
         )
 
-    def is_outdated(self, program: Program) -> bool:
-        """Whether other rules replaced these: then they must not be applied any more."""
-        return program.fingerprint in self.past
+    @property
+    def active(self) -> dict[str, Version]:
+        """The published versions, by rule."""
+        return {version.rule: version for version in self.versions.values() if version.state == "active"}
 
     @property
-    def active(self) -> dict[str, Registered]:
-        """The active rules, without other versions and those that are retired."""
-        return {name: rule for name, rule in self.rules.items() if "@" not in name and rule.state != RETIRING}
+    def maintained(self) -> list[Version]:
+        """The versions that functions work with, the oldest first."""
+        return [version for version in self.versions.values() if version.maintained]
 
-    def inactive(self, program: Program) -> list[str]:
-        """Return these rules that are not active, by name and version, and active rules that they are `WITHOUT`."""
-        if program.fingerprint == self.program:
-            return []
-        active = {name: rule.fingerprint for name, rule in self.active.items()}
-        theirs = {name: rule.fingerprint for name, rule in program.rules.items()}
-        names = [former(name, version) for name, version in theirs.items() if active.get(name) != version]
-        return names + [former(name, WITHOUT) for name in active if name not in theirs]
+    @property
+    def removed(self) -> frozenset[str]:
+        """The rules whose values are removed, or are being removed."""
+        rules = {version.rule for version in self.versions.values() if version.state in ("leaving", "gone")}
+        return frozenset(rules - self.active.keys())
 
-    def provisional(self, program: Program) -> dict[str, Registered]:
-        """Return the provisional rules that are not of this program, by the names of rules."""
-        own = {name: rule.fingerprint for name, rule in program.rules.items()}
-        rules = {name: rule for name, rule in self.rules.items() if rule.state == PROVISIONAL}
-        return {_base(name): each for name, each in rules.items() if own.get(_base(name), WITHOUT) != each.fingerprint}
+    @property
+    def stale(self) -> frozenset[str]:
+        """The versions that no function works with, because one of them could not read their documents."""
+        return frozenset(version.name for version in self.versions.values() if version.state == "stale")
 
-    def is_provisional(self, rule: Rule) -> bool:
-        """Return whether functions have worked with this version of a rule, and it is not active yet."""
-        known = self.rules.get(former(rule.name, rule.fingerprint))
-        return known is not None and known.state == PROVISIONAL
+    @property
+    def standby(self) -> frozenset[str]:
+        """The versions that a roll back publishes: what they cannot record is no reason to act."""
+        return frozenset(version.name for version in self.versions.values() if version.state == "standby")
 
-    def state(self, rule: Rule) -> RuleState:
-        """`shadow`, `filling` or `live`."""
-        if rule.mode == SHADOW:
-            return SHADOW
-        known = self.rules.get(rule.name)
-        return known.state if known is not None and known.fingerprint == rule.fingerprint else FILLING
+    @property
+    def since(self) -> dict[str, int]:
+        """By version that functions work with: the epoch in which it was registered."""
+        return {version.name: version.since for version in self.maintained}
 
-    def settles(self, rule: Rule) -> bool:
-        """Return whether an expiry moves the rule's contribution from the entry to the settled totals of its group.
+    def of(self, rule: str) -> list[Version]:
+        """Return the versions of a rule, the oldest first."""
+        return [version for version in self.versions.values() if version.rule == rule]
 
-        It does if this version of the rule is active and its backfill is complete. The totals of a group have no version: if
-        a version were rolled back later, the totals that it settled could never be removed.
-        """
-        known = self.rules.get(rule.name)
-        return known is not None and known.fingerprint == rule.fingerprint and known.state == LIVE
+    def lacking(self, program: Program) -> list[str]:
+        """Return the rules that have published values, and that these rules lack, in the order of their names."""
+        others = [
+            v for v in self.versions.values() if v.rule not in program.rules and v.state not in ("leaving", "gone")
+        ]
+        return sorted({version.rule for version in others if version.promoted})
 
-    def is_mixed(self, rule: Rule) -> bool:
-        """Whether other versions of the rule may have recorded contributions that no backfill has corrected yet."""
-        return any(_base(name) == rule.name for name in self.rules if "@" in name)
+    def last_published(self, version: Version) -> Version | None:
+        """Return the version of a rule that was published last, if it is not this one."""
+        published = [other for other in self.of(version.rule) if other.maintained and other.promoted]
+        last = max(published, key=lambda other: other.promoted, default=version)
+        return last if last.name != version.name else None
+
+    def state(self, rule: Rule) -> State | None:
+        """Return the state of a compiled rule of this registry."""
+        known = self.versions.get(rule.name) or self.active.get(rule.name)
+        return known.state if known is not None else None
 
     def publishes(self, rule: Rule) -> bool:
-        """Whether the rule writes to its targets.
+        """Whether a compiled rule of this registry writes to its targets."""
+        return self.state(rule) == "active"
 
-        While a rule fills, groups are not published, since not everything has contributed to them yet. Guarded copies,
-        index attributes and embeds are right one by one.
-        """
-        state = self.state(rule)
-        if rule.recorded:
-            return state == LIVE
-        return state != SHADOW
+    @property
+    def promotions(self) -> dict[str, int]:
+        """By rule that is published: the epoch of the last promotion of its active version."""
+        return {version.rule: version.promoted for version in self.versions.values() if version.state == "active"}
+
+    def promotion(self, rule: str) -> int:
+        """Return the epoch of the last promotion of a version; 0 if it was never published."""
+        known = self.versions.get(rule)
+        return known.promoted if known is not None else 0
+
+    @property
+    def contested(self) -> frozenset[str]:
+        """The versions of rules of which functions work with several versions."""
+        numbers = Counter(version.rule for version in self.maintained)
+        return frozenset(version.name for version in self.versions.values() if numbers[version.rule] > 1)
+
+    def with_versions(self, epoch: int, *changed: Version, gone: Iterable[str] = ()) -> RegistrySnapshot:
+        """Return the registry of a new epoch, with these versions as they are now, and without some."""
+        versions = {**self.versions, **{version.name: version for version in changed}}
+        for name in gone:
+            versions.pop(name, None)
+        following = dict(self.next)
+        for version in changed:
+            following[version.rule] = max(version.number + 1, following.get(version.rule, 1))
+        return self._replace(epoch=epoch, versions=versions, next=following)
+
+
+def epoch_of(item: Image) -> int:
+    """Return the epoch in the registry's item."""
+    return int(Decimal(item["epoch"]["N"]))
+
+
+class Registered(NamedTuple):
+    """The outcome of `register`: the registry, and the versions of the file's rules, by rule."""
+
+    snapshot: RegistrySnapshot
+    versions: Mapping[str, Version]
 
 
 class Registry:
-    """Reads and changes the registry. `new_rules` is the state of rules that an empty one has: `live` or `filling`."""
+    """Reads and changes the registry. `packaged` are the rules that begin an empty one.
 
-    def __init__(self, program: Program, store: Store, new_rules: RuleState = LIVE) -> None:
-        self._program = program
+    `filled` is whether they are active at once: nothing is in the tables yet. `now` gives seconds since 1970. Methods raise
+    Transient and Misconfigured.
+    """
+
+    def __init__(
+        self, packaged: Program, store: Store, *, filled: bool = True, now: Callable[[], float] = time.time
+    ) -> None:
+        self._packaged = packaged
         self._store = store
-        self._new_rules = new_rules
+        self._filled = filled
+        self._now = now
+        self._documents: dict[tuple[str, int], Mapping[str, Any]] = {}
+        """By name and epoch: after the ledger was restored, a number may be given again."""
+        self._program: tuple[int, str, Program] | None = None
+        self.marked: list[str] = []
+        """The versions that were marked as stale here, because this code cannot read them."""
 
-    def read_or_create(self) -> RegistrySnapshot:
-        """Return the registry, and create it if it does not exist. Raise Transient or Misconfigured."""
-        for _ in range(_MOST_TRIES):
-            item = self._store.get(REGISTRY)
-            if item is not None:
-                return self._snapshot(item)
-            first = self._first()
-            if self._put(first, Missing(("pk",)), {name: self._define(name) for name in self._program.rules}):
-                return first
-        raise Transient("the registry keeps appearing and disappearing")
-
-    def admit(self) -> RegistrySnapshot:
-        """Return the registry before contributions are recorded by these rules: those that are not active are provisional.
-
-        That takes one write for each deployment with other rules, and another one if a backfill removed the note. Outdated
-        rules are not noted. The definition is stored if the rule may write to items. Raise Transient or Misconfigured.
-        """
-        for _ in range(_MOST_TRIES):
-            now = self.read_or_create()
-            # also a version that is being retired: it has to be retired once more
-            new = [n for n in now.inactive(self._program) if n not in now.rules or now.rules[n].state != PROVISIONAL]
-            if not new or now.is_outdated(self._program):
-                return now
-            noted = {name: Registered(name.partition("@")[2], PROVISIONAL) for name in new}
-            then = now._replace(rules={**now.rules, **noted})
-            rules = {name: self._program.rules[_base(name)] for name in new if _base(name) in self._program.rules}
-            texts = {name: self._define(rule.name, tried=True) for name, rule in rules.items() if now.publishes(rule)}
-            if self._put(then, _as_read(now), texts):
-                return then
-        raise Transient("the registry keeps changing")
+    # Reading
 
     def read(self) -> RegistrySnapshot | None:
-        """Return the registry; None if it does not exist. Raise Transient or Misconfigured."""
+        """Return the registry; None if it does not exist."""
         item = self._store.get(REGISTRY)
-        return self._snapshot(item) if item is not None else None
+        return RegistrySnapshot.read(item) if item is not None else None
 
-    def _snapshot(self, item: Image) -> RegistrySnapshot:
-        now, prefix = RegistrySnapshot.read(item), self._program.guard_prefix
-        used = item["prefix"]["S"] if "prefix" in item else prefix
-        if now.rules and used != prefix:
-            fates = ", ".join(f"{name}: remove" for name in sorted(now.active))
-            raise Misconfigured(
-                f'guard_prefix is "{prefix}", and the active rules use "{used}". It cannot change while rules are active: '
-                f'their guards would stay on items. Set `guard_prefix: "{used}"` again; or remove all rules first, with '
-                f"`retired: {{{fates}}}` and a backfill."
-            )
-        return now
+    def read_or_create(self) -> RegistrySnapshot:
+        """Return the registry, and create it from the packaged rules if it does not exist."""
+        numbers: Mapping[str, int] = {}
+        for _ in range(_MOST_TRIES):
+            snapshot = self.read()
+            if snapshot is not None:
+                return snapshot
+            empty = RegistrySnapshot(0, numbers, {}, new_identity(), self._packaged.guard_prefix)
+            first, _ = self._after(empty, self._packaged, filled=self._filled)
+            if self._put(first, Missing(("pk",)), self._new_texts(empty, first, self._packaged)):
+                return first
+            numbers = self._numbers()
+        raise Transient("the registry keeps appearing and disappearing")
 
-    def activate(self) -> RegistrySnapshot:
-        """Activate this program: its new and changed rules are filling, those that it retires are retiring.
+    def _numbers(self) -> dict[str, int]:
+        """Return each rule's next number after those of a registry that was lost: their groups may exist."""
+        read = partial(self._store.query, LEDGER, [{"S": "R"}], prefix="rule|", attributes=("pk", "sk"))
+        names = [item["sk"]["S"].partition("|")[2].rpartition(".") for item in all_items(read)]
+        return {rule: int(number) + 1 for rule, _, number in sorted(names, key=lambda name: int(name[2]))}
 
-        Raise Misconfigured if active rules are neither in it nor retired.
+    def program(self, snapshot: RegistrySnapshot) -> Program:
+        """Return the compiled versions that functions work with."""
+        known = self._program
+        if known is not None and known[:2] == (snapshot.epoch, snapshot.ledger) and not snapshot.planned:
+            return known[2]
+        stored = self.documents([version for version in snapshot.maintained if version.name not in snapshot.planned])
+        documents = {**stored, **snapshot.planned}
+        versions = {
+            version.name if version.recorded else version.rule: (documents[version.name], version.state == "active")
+            for version in snapshot.maintained
+        }
+        program = Program.assembled(self._packaged, versions)
+        if not snapshot.planned:
+            self._program = snapshot.epoch, snapshot.ledger, program
+        return program
+
+    def current(self) -> tuple[RegistrySnapshot, Program]:
+        """Return the registry, and its compiled versions.
+
+        Those that this code cannot read are stale from then on: what it commits has no part of them.
         """
         for _ in range(_MOST_TRIES):
-            now = self.read_or_create()
-            after = self._after(now)
-            if after == now:
-                close_leases(
-                    self._store, before_epoch=now.epoch
-                )  # the process that activated them may have stopped before
-                return now
-            close_leases(self._store)
-            texts = self._former_definitions(now, after)
-            texts |= {
-                name: self._define(name) for name in self._program.rules if now.rules.get(name) != after.rules[name]
-            }
-            dropped = [name for name in now.rules if "@" in name and name not in after.rules]
-            texts |= self._kept_definitions(dropped)
-            if self._put(after, _as_read(now), texts, dropped):
-                close_leases(self._store, before_epoch=after.epoch)
-                return after
+            snapshot = self.read_or_create()
+            readable = self.readable(snapshot)
+            if readable is snapshot:
+                return snapshot, self.program(snapshot)
+            self._mark_stale(readable.stale - snapshot.stale)
+            self.marked += sorted(readable.stale - snapshot.stale)
         raise Transient("the registry keeps changing")
 
-    def _after(self, now: RegistrySnapshot) -> RegistrySnapshot:
-        program = self._program
-        known_of = program.rules.keys() | program.retired.keys()
-        gone = [name for name in now.rules if "@" not in name and name not in known_of]
-        if gone:
-            only = len(gone) == 1
-            raise Misconfigured(
-                f"{', '.join(sorted(gone))}: {'this rule is' if only else 'these rules are'} active, and the rule file does "
-                f"not contain {'it' if only else 'them'}. Add {'it' if only else 'them'} to `retired`, to remove or to keep "
-                f"the values that {'it' if only else 'they'} set: `retired: {{{gone[0]}: remove}}` or `keep`."
-            )
-        rules: dict[str, Registered] = {}
-        for name, rule in program.rules.items():
-            known = now.rules.get(name)
-            same = known is not None and known.fingerprint == rule.fingerprint and known.state != RETIRING
-            rules[name] = known if same and known is not None else Registered(rule.fingerprint, FILLING)
-        for name, known in now.rules.items():
-            base = _base(name)
-            if base not in program.rules:
-                if self._fate(base) == "remove":
-                    rules[name] = Registered(known.fingerprint, RETIRING)
-            elif known.fingerprint != program.rules[base].fingerprint:
-                rules[former(base, known.fingerprint)] = Registered(known.fingerprint, RETIRING)
-        for name, fate in program.retired.items():  # it was kept until now, if it has a definition
-            if fate == "remove" and name not in now.rules and self.definition(name) is not None:
-                rules[name] = Registered("", RETIRING)
-        if now.program == program.fingerprint and rules == dict(now.rules):
-            return now
-        past = (now.past | {now.program}) - {program.fingerprint}
-        epoch = now.epoch + 1
-        return now._replace(epoch=epoch, program=program.fingerprint, past=past, rules=rules, since=epoch)
+    def readable(self, snapshot: RegistrySnapshot) -> RegistrySnapshot:
+        """Return the registry as `current` would record it: what this code cannot read is stale. Writes nothing."""
+        try:
+            self.program(snapshot)
+        except _UNREADABLE:
+            unreadable = self._unreadable(snapshot)
+            if not unreadable:
+                raise
+            stale = (snapshot.versions[name]._replace(state="stale") for name in unreadable)
+            return snapshot.with_versions(snapshot.epoch, *stale)
+        return snapshot
 
-    def _fate(self, rule: str) -> str:
-        """Whether to `remove` or `keep` what a rule wrote that this program lacks. `retired` may omit provisional rules."""
-        if rule in self._program.retired:
-            return self._program.retired[rule]
-        return "remove" if self.definition(rule) is None else "keep"  # as earlier versions did
+    def _unreadable(self, snapshot: RegistrySnapshot) -> list[str]:
+        """Return the versions that this code cannot compile, neither alone nor with those that it can: an `embed` may need
+        an index rule.
+        """
 
-    def preview(self) -> RegistrySnapshot:
-        """Return the registry as `activate` would write it. Raise Misconfigured as it does."""
-        now = self.read()
-        return self._after(now) if now is not None else self._first()
+        def compiles(documents: Mapping[str, Mapping[str, Any]]) -> bool:
+            try:
+                Program.assembled(self._packaged, {name: (document, True) for name, document in documents.items()})
+            except _UNREADABLE:
+                return False
+            return True
 
-    def _first(self) -> RegistrySnapshot:
-        rules = {name: Registered(rule.fingerprint, self._new_rules) for name, rule in self._program.rules.items()}
-        return RegistrySnapshot(1, self._program.fingerprint, frozenset(), rules, new_identity(), since=1)
+        documents = self.documents(snapshot.maintained)
+        alone = {name: document for name, document in documents.items() if compiles({name: document})}
+        return [name for name in documents if name not in alone and not compiles({**alone, name: documents[name]})]
 
-    def complete(self, rules: Iterable[str]) -> RegistrySnapshot:
-        """Make filling rules live, after their backfill. Raise Replaced if other rules are active now."""
+    def _mark_stale(self, versions: Iterable[str]) -> None:
+        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+            stale = [self._as(now.versions[name], "stale") for name in versions if name in now.versions]
+            return now.with_versions(self._epoch(now), *stale), {}
+
+        self._change(change)
+
+    def documents(self, versions: Sequence[Version]) -> dict[str, Mapping[str, Any]]:
+        """Return the documents of versions by name. They never change, so each is read once, and those that the package has
+        are not read. Raises Transient.
+        """
+        for version in versions:
+            rule = self._packaged.rules.get(version.rule)
+            if rule is not None and rule.fingerprint == version.fingerprint:
+                self._documents[version.name, version.since] = self._packaged.closed_document(version.rule)
+        missing = [version for version in versions if (version.name, version.since) not in self._documents]
+        if missing:
+            items = self._store.get_many([document_key(version.name) for version in missing])
+            for version in missing:
+                item = items.get(document_key(version.name))
+                if item is None:
+                    raise Transient(f"the ledger has no document of {version.name}")
+                self._documents[version.name, version.since] = json.loads(item["document"]["S"])
+        return {version.name: self._documents[version.name, version.since] for version in versions}
+
+    def document(self, snapshot: RegistrySnapshot, *, pending: bool = False) -> dict[str, Any]:
+        """Return the rules that are published or held as one canonical document, under the names of the rules.
+
+        `pending` includes rules of which no version is published yet, as if they were held.
+        """
+        newest = {v.rule: v for v in snapshot.maintained if v.held or pending}
+        chosen = sorted({**newest, **snapshot.active}.values(), key=lambda version: (version.since, version.number))
+        documents = self.documents(chosen)
+        base = {"format": self._packaged.document["format"], "guard_prefix": snapshot.prefix, "tables": {}}
+        versions = {v.rule: (documents[v.name], v.state == "active") for v in chosen}
+        document = Program.assemble(base, versions)
+        rules = sorted(chosen, key=lambda version: version.place)
+        return {**document, "projections": {v.rule: document["projections"][v.rule] for v in rules}}
+
+    # Changing
+
+    def register(self, program: Program, fates: Mapping[str, str] | None = None, *, hold: bool = False) -> Registered:
+        """Register the rules of a file: new and changed ones get a version, others keep theirs.
+
+        With `hold`, not those that cannot be maintained without being published.
+
+        `fates` says what becomes of rules that the file lacks: `remove` their values, or `keep` them. Raises
+        Misconfigured if that is not said.
+        """
+        return self._change(
+            lambda now: self._after(now, program, {**program.retired, **(fates or {})}, hold=hold), program
+        )
+
+    def preview(self, program: Program, fates: Mapping[str, str] | None = None, *, hold: bool = False) -> Registered:
+        """Return the registry as `register` would write it. The values of rules whose fate is not said are kept."""
+        snapshot = self.read() or RegistrySnapshot(0, {}, {}, new_identity(), program.guard_prefix)
+        kept = dict.fromkeys(snapshot.lacking(program), "keep")
+        then, versions = self._after(snapshot, program, {**kept, **program.retired, **(fates or {})}, hold=hold)
+        texts = self._new_texts(snapshot, then, program)
+        return Registered(then._replace(planned={name: json.loads(text) for name, text in texts.items()}), versions)
+
+    def fill(self, versions: Iterable[str]) -> RegistrySnapshot:
+        """Record that the fill of versions is complete."""
+        names = set(versions)
+
+        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+            filled = [v for v in now.versions.values() if v.name in names and v.state == "filling"]
+            ready = [self._as(v, "ready") for v in filled]
+            return (now.with_versions(self._epoch(now), *ready) if ready else now), {}
+
+        return self._change(change).snapshot
+
+    def promote(self, versions: Iterable[str]) -> RegistrySnapshot:
+        """Publish these versions from now on, instead of those that are active. Versions that are gone are left out."""
+        names = set(versions)
+
+        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+            changed, epoch = [], self._epoch(now)
+            for version in now.versions.values():
+                if version.name in names and version.state in ("ready", "standby"):
+                    former = now.active.get(version.rule) or now.last_published(version)
+                    if former is not None:
+                        leaves = former.doubted or not former.recorded
+                        changed.append(self._as(former, "leaving" if leaves else "standby"))
+                    changed.append(self._as(version, "active")._replace(promoted=epoch, unfinished=True))
+            rules = {version.rule for version in changed}
+            changed += [v for rule in rules for v in self._replaced_versions(now, rule)]
+            known = {version.name for version in changed}
+            spare = [v for v in now.versions.values() if v.rule in rules and v.name not in known]
+            left, gone = self._drop(now, [v for v in spare if v.state in ("standby", "stale")])
+            changed += left
+            return (now.with_versions(self._epoch(now), *changed, gone=gone) if changed else now), {}
+
+        return self._change(change).snapshot
+
+    def finish(self, versions: Iterable[Version]) -> RegistrySnapshot:
+        """Record that promotions were carried out, and that what versions that leave have written was removed."""
+        done = {(version.name, version.promoted) for version in versions}
+
+        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+            same = [v for v in now.versions.values() if (v.name, v.promoted) in done]
+            changed = [v._replace(unfinished=False) for v in same if v.unfinished]
+            left = [v for v in same if v.state == "leaving"]
+            changed += [self._as(v, "gone")._replace(unfinished=False) for v in left if v.rule not in now.active]
+            gone = [v.name for v in left if v.rule in now.active]
+            return (now.with_versions(self._epoch(now), *changed, gone=gone) if changed or gone else now), {}
+
+        return self._change(change).snapshot
+
+    def remove(self, versions: Iterable[str]) -> RegistrySnapshot:
+        """Remove versions that are not published."""
+        names = set(versions)
+
+        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+            versions = [v for v in now.versions.values() if v.name in names]
+            left, gone = self._drop(now, [v for v in versions if v.state in ("filling", "ready", "standby")])
+            return (now.with_versions(self._epoch(now), *left, gone=gone) if left or gone else now), {}
+
+        return self._change(change).snapshot
+
+    def recount(self, rules: Iterable[str]) -> Registered:
+        """Register a new version of the same meaning for each of these rules: to be filled, and promoted."""
         names = set(rules)
-        for _ in range(_MOST_TRIES):
-            now = self.read_or_create()
-            self._check_active(now)
-            after = {
-                name: Registered(known.fingerprint, LIVE) if name in names and known.state == FILLING else known
-                for name, known in now.rules.items()
-            }
-            if after == dict(now.rules):
-                close_leases(self._store, before_epoch=now.epoch)
-                return now
-            close_leases(self._store)
-            then = now._replace(epoch=now.epoch + 1, rules=after, since=now.active_since)
-            if self._put(then, _as_read(now)):
-                close_leases(self._store, before_epoch=then.epoch)
-                return then
-        raise Transient("the registry keeps changing")
+
+        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+            added: dict[str, Version] = {}
+            epoch = self._epoch(now)
+            doubted = [v._replace(doubted=True) for v in now.active.values() if v.rule in names and v.recorded]
+            for active in doubted:
+                filling = self._as(active, "filling")._replace(number=now.next[active.rule], since=epoch)
+                added[active.rule] = filling._replace(promoted=0, unfinished=False, doubted=False)
+            gone = [v.name for v in now.versions.values() if v.rule in added and v.state in ("filling", "ready")]
+            then = now.with_versions(epoch, *doubted, *added.values(), gone=gone)
+            return (then if added else now), added
+
+        return self._change(change)
+
+    def overtake(self, reload: Reload) -> None:
+        """Raise the epoch above one that the ledger or an item shows, unless the registry has reached it by now."""
+        self._change(lambda now: (self.overtaken(now, reload), {}))
+
+    def overtaken(self, now: RegistrySnapshot, reload: Reload) -> RegistrySnapshot:
+        """Return a registry with an epoch above one that the ledger or an item shows; the same if it has reached it.
+
+        If it has not, the ledger was restored from a backup: without this, what carries a lost epoch could never be written
+        again. Of a guard, also the promotion of the rule's active version is raised above it. Raises Misconfigured if that
+        was done shortly before: then two copies of one ledger are in use, which would outbid each other for ever.
+        """
+        active = now.active.get(reload.rule)
+        if (active.promoted if active is not None else now.epoch) >= reload.epoch:
+            return now
+        epoch = max(reload.epoch + 1, self._epoch(now))
+        if active is None:
+            return now.with_versions(epoch)
+        if active.overtaken and self._now() - active.overtaken < _BETWEEN_COPIES:
+            raise Misconfigured(
+                f"{reload.rule}: another copy of the ledger {now.ledger} is in use, and publishes to the same items. Stop "
+                "the functions of one of them"
+            )
+        renewed = active._replace(promoted=epoch, unfinished=True, overtaken=int(self._now()))
+        return now.with_versions(epoch, renewed)
 
     def rotate(self) -> RegistrySnapshot:
         """Sign guards with a new secret from now on. The one before is accepted until `drop_former_secret`."""
@@ -389,143 +565,191 @@ class Registry:
         return self._identify(lambda now: now._replace(secrets=now.secrets[:1]))
 
     def _identify(self, change: Callable[[Identity], Identity]) -> RegistrySnapshot:
+        def identify(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+            after = change(now.identity)
+            return (now if after == now.identity else now.with_versions(self._epoch(now))._replace(identity=after)), {}
+
+        return self._change(identify).snapshot
+
+    def _epoch(self, now: RegistrySnapshot) -> int:
+        """Return the epoch of the next change."""
+        return max(now.epoch + 1, int(self._now()))
+
+    def _as(self, version: Version, state: State) -> Version:
+        unfinished = version.unfinished and state == "active"
+        return version._replace(state=state, changed=int(self._now()), unfinished=unfinished)
+
+    def _after(
+        self,
+        now: RegistrySnapshot,
+        program: Program,
+        fates: Mapping[str, str] | None = None,
+        *,
+        filled: bool = False,
+        hold: bool = False,
+    ) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        """Return the registry with the rules of a file, and their versions. `filled`: new ones are active at once."""
+        gone = [name for name in now.versions if now.prefix != program.guard_prefix]
+        if any(now.versions[name].state != "gone" for name in gone):
+            fate = ", ".join(f"{name}: remove" for name in sorted(now.active))
+            raise Misconfigured(
+                f'guard_prefix is "{program.guard_prefix}", and the active rules use "{now.prefix}". It cannot change while '
+                f'rules are active: their guards would stay on items. Set `guard_prefix: "{now.prefix}"` again; or remove '
+                f"all rules first, with `retired: {{{fate}}}`."
+            )
+        chosen: dict[str, Version] = {}
+        changed: list[Version] = []
+        epoch = self._epoch(now)
+        for place, (name, rule) in enumerate(program.rules.items()):
+            versions = [version for version in now.of(name) if version.maintained]
+            same = (v for v in reversed(versions) if v.fingerprint == rule.fingerprint and not v.doubted)
+            known = next(same, None)
+            if known is None:
+                if (rule.held or hold) and not rule.recorded:
+                    continue  # it cannot be maintained without being published
+                known = self._first(rule, now.next.get(name, 1), epoch, filled=filled)._replace(place=place)
+                changed.append(known)
+            elif rule.held and not rule.recorded:  # it is published no longer, and its values stay
+                gone.append(known.name)
+                continue
+            elif known.held != rule.held:
+                stops = rule.held and known.state == "active"
+                known = (self._as(known, "standby") if stops else known)._replace(held=rule.held)
+                changed.append(known)
+            chosen[name] = known
+            gone += [v.name for v in now.of(name) if v.state == "gone" or (v.state == "stale" and not v.promoted)]
+            for version in versions:
+                if version.name == known.name:
+                    continue
+                if version.state in ("filling", "ready"):
+                    gone.append(version.name)
+                elif version.state == "active" and known.state == "active":
+                    changed.append(self._as(version, "leaving"))
+            if known.state == "active":
+                changed += self._replaced_versions(now, name)
+        self._remove_others(now, program, fates or {}, changed, gone)
+        if not changed and not gone:
+            return now, chosen
+        then = now.with_versions(epoch, *changed, gone=gone)
+        return then._replace(prefix=program.guard_prefix), chosen
+
+    def _drop(self, now: RegistrySnapshot, versions: Iterable[Version]) -> tuple[list[Version], list[str]]:
+        """Return those of these versions that leave, and the others. Targets may show a version on standby still: the one
+        that replaced it has not reached all of them.
+        """
+        half = {version.rule for version in now.active.values() if version.unfinished}
+        left = [self._as(v, "leaving") for v in versions if v.state == "standby" and v.rule in half]
+        return left, [v.name for v in versions if v.state != "standby" or v.rule not in half]
+
+    def _replaced_versions(self, now: RegistrySnapshot, rule: str) -> list[Version]:
+        """Return the stale versions of a rule that were published, as they are when another one is: they leave."""
+        stale = [version for version in now.of(rule) if version.state == "stale" and version.promoted]
+        return [self._as(version, "leaving")._replace(unfinished=False) for version in stale]
+
+    def _first(self, rule: Rule, number: int, epoch: int, *, filled: bool) -> Version:
+        """Return a new version of a rule."""
+        complete = filled or not rule.recorded
+        state: State = "filling" if not complete else "ready" if rule.held else "active"
+        promoted = epoch if state == "active" else 0
+        now = int(self._now())
+        version = Version(
+            rule.name, number, rule.fingerprint, state, rule.recorded, epoch, promoted, now, held=rule.held
+        )
+        return version._replace(unfinished=not (filled or rule.recorded))
+
+    def _remove_others(
+        self,
+        now: RegistrySnapshot,
+        program: Program,
+        fates: Mapping[str, str],
+        changed: list[Version],
+        gone: list[str],
+    ) -> None:
+        """Let the versions of rules go that a file lacks. Raises Misconfigured if their fate is not said."""
+        others = [
+            v for v in now.versions.values() if v.rule not in program.rules and v.state not in ("leaving", "gone")
+        ]
+        unsaid = [rule for rule in now.lacking(program) if rule not in fates]
+        if unsaid:
+            only = len(unsaid) == 1
+            raise Misconfigured(
+                f"{', '.join(unsaid)}: {'this rule is' if only else 'these rules are'} active, and the rule file does not "
+                f"contain {'it' if only else 'them'}. Add {'it' if only else 'them'} to `retired`, to remove or to keep the "
+                f"values that {'it' if only else 'they'} set: `retired: {{{unsaid[0]}: remove}}` or `keep`."
+            )
+        for version in others:
+            if version.promoted and fates.get(version.rule) == "remove":
+                changed.append(self._as(version, "leaving"))
+            else:
+                gone.append(version.name)
+
+    def _change(
+        self,
+        change: Callable[[RegistrySnapshot], tuple[RegistrySnapshot, Mapping[str, Version]]],
+        program: Program | None = None,
+    ) -> Registered:
         for _ in range(_MOST_TRIES):
             now = self.read_or_create()
-            after = change(now.identity)
-            if after == now.identity:
-                return now
-            close_leases(self._store)
-            then = now._replace(epoch=now.epoch + 1, identity=after, since=now.active_since)
-            if self._put(then, _as_read(now)):
-                close_leases(self._store, before_epoch=then.epoch)
-                return then
+            then, versions = change(now)
+            if then is now:
+                return Registered(now, versions)
+            if self._put(then, Equal(("epoch",), {"N": str(now.epoch)}), self._new_texts(now, then, program)):
+                return Registered(then, versions)
         raise Transient("the registry keeps changing")
 
-    def forget(self, rules: Iterable[str]) -> None:
-        """Remove retired rules from the registry, after a backfill has removed what they wrote."""
-        names, tries = set(rules), 0
-        while tries < _MOST_TRIES:
-            now = self.read_or_create()
-            self._check_active(now)
-            retired = sorted(name for name in names if name in now.rules and now.rules[name].state == RETIRING)
-            if not retired:
-                close_leases(self._store, before_epoch=now.epoch)
-                return
-            close_leases(self._store)
-            gone = retired[:_AT_ONCE]
-            remaining = {name: known for name, known in now.rules.items() if name not in gone}
-            # In one transaction: a function may note one of them as provisional at any time, and define it again.
-            then = now._replace(epoch=now.epoch + 1, rules=remaining, since=now.active_since)
-            tries += not self._put(then, _as_read(now), gone=gone)
-        raise Transient("the registry keeps changing")
+    def _new_texts(self, now: RegistrySnapshot, then: RegistrySnapshot, program: Program | None) -> dict[str, str]:
+        """Return the documents of new versions, by name: from a file, or that of the version that is active."""
+        texts: dict[str, str] = {}
+        for name, version in then.versions.items():
+            if name in now.versions:
+                continue
+            rule = program.rules.get(version.rule) if program is not None else None
+            if program is not None and rule is not None and rule.fingerprint == version.fingerprint:
+                texts[name] = json.dumps(program.closed_document(version.rule), ensure_ascii=False)
+            else:
+                (document,) = self.documents([now.active[version.rule]]).values()
+                texts[name] = json.dumps(document, ensure_ascii=False)
+        return texts
 
-    def definition(self, rule: str) -> dict[str, Any] | None:
-        """Return a rule as it was registered, `{"rule": …, "entities": {…}, …}` in canonical form; None if it was not.
+    def _put(self, snapshot: RegistrySnapshot, condition: Condition, texts: Mapping[str, str]) -> bool:
+        """Write the registry and the documents of new versions. Return whether the condition held.
 
-        `tried` is true in the definition of a rule that was provisional then.
+        Documents are never deleted: by them, numbers are not used again where the registry is lost.
         """
-        item = self._store.get(rule_key(rule))
-        return json.loads(item["definition"]["S"]) if item is not None else None
-
-    def _check_active(self, now: RegistrySnapshot) -> None:
-        if now.program != self._program.fingerprint:
-            raise Replaced(
-                "other rules have been activated meanwhile. Run the backfill with those, or again with these."
-            )
-
-    def _former_definitions(self, now: RegistrySnapshot, after: RegistrySnapshot) -> dict[str, str]:
-        """The definitions of the earlier versions of changed rules, by the names of these versions."""
-        changed = [name for name in now.rules if former(name, now.rules[name].fingerprint) in after.rules]
-        kept = self._store.get_many([rule_key(former(name, now.rules[name].fingerprint)) for name in changed])
-        definitions = self._store.get_many([rule_key(name) for name in changed])
-        texts: dict[str, str] = {}
-        for name in changed:
-            item, was = definitions.get(rule_key(name)), former(name, now.rules[name].fingerprint)
-            if item is not None and rule_key(was) not in kept:  # else a process stopped before it wrote the registry
-                texts[was] = item["definition"]["S"]
-        return texts
-
-    def _kept_definitions(self, dropped: Iterable[str]) -> dict[str, str]:
-        """The definitions of provisional rules that are dropped, under the rules' own names, for a later removal."""
-        texts: dict[str, str] = {}
-        for name in dropped:
-            base = _base(name)
-            item = self._store.get(rule_key(name)) if base not in self._program.rules else None
-            if item is not None and self.definition(base) is None:
-                texts[base] = item["definition"]["S"]
-        return texts
-
-    def _put(
-        self,
-        snapshot: RegistrySnapshot,
-        condition: Condition,
-        texts: Mapping[str, str] | None = None,
-        gone: Iterable[str] = (),
-    ) -> bool:
-        """Write the registry and definitions of rules, and delete those in `gone`. Return whether the condition held."""
-        definitions: list[Write] = [
-            Update(rule_key(name), set={"definition": {"S": text}}, purpose=Purpose("registry", (_base(name),)))
-            for name, text in (texts or {}).items()
+        new = condition if isinstance(condition, Missing) else None
+        documents: list[Write] = [
+            Update(document_key(name), set={"document": {"S": text}}, condition=new, purpose=_purpose(name))
+            for name, text in texts.items()
         ]
-        definitions += [
-            Delete(rule_key(name), purpose=Purpose("registry", (_base(name),)))
-            for name in sorted(gone)[: _AT_ONCE - len(definitions) % _AT_ONCE]
-        ]
+        rules: dict[str, dict[str, Value]] = {
+            rule: {"next": {"N": str(number)}} for rule, number in snapshot.next.items()
+        }
+        for version in snapshot.versions.values():
+            rules[version.rule][str(version.number)] = version.wire()
         values: dict[str, Value] = {
             "epoch": {"N": str(snapshot.epoch)},
-            "program": {"S": snapshot.program},
-            "rules": _wire(snapshot),
+            "rules": {"M": {rule: {"M": fields} for rule, fields in rules.items()}},
             **snapshot.identity.wire(),
-            "prefix": {"S": self._program.guard_prefix},
+            "prefix": {"S": snapshot.prefix},
         }
-        if snapshot.since:
-            values["since"] = {"N": str(snapshot.since)}
-        if snapshot.past:
-            values["past"] = {"SS": sorted(snapshot.past)}
-        remove = tuple(name for name in ("past", "formerSecret") if name not in values)
+        remove = ("formerSecret",) if "formerSecret" not in values else ()
         update = Update(REGISTRY, set=values, remove=remove, condition=condition, purpose=_ALL_RULES)
         try:
-            while len(definitions) > _AT_ONCE:
-                self._store.transact(definitions[:_AT_ONCE])
-                definitions = definitions[_AT_ONCE:]
-            if definitions:
-                self._store.transact([update, *definitions])
+            while len(documents) > _AT_ONCE:  # documents first: one that no registry names harms nothing
+                self._store.transact(documents[:_AT_ONCE])
+                documents = documents[_AT_ONCE:]
+            if documents:
+                self._store.transact([update, *documents])
             else:
                 self._store.write(update)
         except ConditionFailed:
             return False
         except TransactionCancelled as cancelled:
-            first = cancelled.reasons[0]
-            if first is not None and first.kind == "condition":
+            if any(reason is not None and reason.kind == "condition" for reason in cancelled.reasons):
                 return False
             raise Transient(str(cancelled)) from cancelled
         return True
 
-    def _define(self, name: str, *, tried: bool = False) -> str:
-        document = self._program.document
-        rule = document["projections"][name]
-        names = {*rule["from"], into_of(rule)}
-        definition = {
-            "rule": rule,
-            "entities": {entity: document["entities"][entity] for entity in sorted(names)},
-            "tables": document["tables"],
-            "guard_prefix": document["guard_prefix"],
-        }
-        return json.dumps({**definition, "tried": True} if tried else definition, ensure_ascii=False)
 
-
-def _base(name: str) -> str:
-    """Return the name of a rule by the name of one of its versions."""
-    return name.partition("@")[0]
-
-
-def _as_read(snapshot: RegistrySnapshot) -> Condition:
-    """The condition that the registry is as it was read: each change alters the epoch or the states of rules."""
-    return AllOf((Equal(("epoch",), {"N": str(snapshot.epoch)}), Equal(("rules",), _wire(snapshot))))
-
-
-def _wire(snapshot: RegistrySnapshot) -> Value:
-    rules = {
-        name: {"M": {"f": {"S": each.fingerprint}, "s": {"S": each.state}}} for name, each in snapshot.rules.items()
-    }
-    return {"M": rules}
+def _purpose(version: str) -> Purpose:
+    return Purpose("registry", (public_name(version),))

@@ -22,6 +22,7 @@ from projections.engine.running import Deadline
 from projections.engine.store import ItemKey
 from projections.errors import BadInput, DamagedGroup, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.keys import encode_key
+from projections.language.rules import public_name
 
 if TYPE_CHECKING:
     from projections.engine.changes import Refusal
@@ -77,7 +78,7 @@ INTERNAL: Fault = "internal"
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A record that a rule could not use: permanent. `rule` is None if no rule could use it at all.
+    """A record that a rule could not use: permanent. `rule` is None if no rule could use it at all; of a version, its rule.
 
     `key` is the item to refresh once the cause is removed. `fault` says where the cause is: in that "item" itself, in the
     "target" item, in the "group" that the ledger keeps for the target, or in this program ("internal"; then `trace` has the
@@ -96,6 +97,10 @@ class Rejected:
     triggered_by: tuple[str, ...] = ()
     trace: str = field(default="", compare=False)
     repeated: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.rule is not None and "." in self.rule:
+            object.__setattr__(self, "rule", public_name(self.rule))
 
 
 _MOST_FRAMES = 30
@@ -144,12 +149,10 @@ def internal(
     key: str | None,
     sequence: str | None = None,
     *,
-    table: str | None = None,
     event: str | None = None,
 ) -> Rejected:
     """Return the rejection of an item that caused an internal error."""
-    if table is None and key is not None:
-        table = _table(key)
+    table = _table(key) if key is not None else None
     reason, trace = internal_reason(error), trace_of(error)
     return Rejected(None, reason, key, sequence, table, event, fault=INTERNAL, trace=trace)
 
@@ -159,7 +162,7 @@ def rejection(error: Exception, key: str) -> Rejected:
     return internal(error, key) if is_internal(error) else Rejected(None, refusal(str(error)), key, table=_table(key))
 
 
-def internal_reason(error: Exception) -> str:
+def internal_reason(error: BaseException) -> str:
     """Return what messages report of an internal error."""
     return (
         f"internal error of projections, the item is not the cause: {type(error).__name__}: {error}. "

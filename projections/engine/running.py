@@ -274,6 +274,19 @@ def _write_some(store: Store, writes: Sequence[Update], deadline: Deadline) -> l
     return answers
 
 
+class Reload(BaseException):
+    """The ledger or an item shows that the registry has changed since it was read. Nothing was written by the old one.
+
+    `epoch` is that of an entry, or of the promotion in a guard of `rule`, which shows it. It is no error of one item or one
+    piece of work, so that handlers of errors must not take it for one: therefore it is no Exception.
+    """
+
+    def __init__(self, epoch: int, rule: str = "") -> None:
+        super().__init__(f"the registry has changed: its epoch is {epoch} or later")
+        self.epoch = epoch
+        self.rule = rule
+
+
 COUNTS = (
     "records",
     "ignored",

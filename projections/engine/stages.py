@@ -1,6 +1,6 @@
 """A batch after its admission: its stages, and its outcome.
 
-Contributions: commit → publish → forget, round by round. An entry names its pending publishes from the commit on, until
+Contributions: commit → publish → forget. An entry names its pending publishes from the commit on, until
 they are made. An invocation that ends in between leaves them written down, and the records are delivered again. With publish
 before commit, a lost commit would leave a value that no entry accounts for; with forget before publish, an end in between
 would leave a target wrong for good, because the redelivery is a duplicate.
@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, TypeVar
 from projections.engine.application import ApplicationItems
 from projections.engine.budget import Budget, Refresh
 from projections.engine.changes import Change, ChangeState, Result
+from projections.engine.clearing import Past, clear
 from projections.engine.copier import Copier
 from projections.engine.copies import CopyHeal, CopyWrite
 from projections.engine.embeds import SETTLE_SECONDS, Embedder, Push
-from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.ledger import Ledger
@@ -34,7 +34,7 @@ from projections.engine.ledger_items import Entry, Target
 from projections.engine.plan import ListPull, Plan
 from projections.engine.publishing import Publisher, forget, pending_entries, unpublished_targets
 from projections.engine.records import WHOLE_BATCH, Record, sequence_of
-from projections.engine.registry import RegistrySnapshot
+from projections.engine.registry import RegistrySnapshot, Version
 from projections.engine.rejections import (
     INTERNAL,
     Rejected,
@@ -50,12 +50,16 @@ from projections.engine.rejections import (
 from projections.engine.releases import Release, Releaser
 from projections.engine.running import Counters, Deadline, Run, one_by_one, slices
 from projections.engine.store import ItemKey, Records, Store, Value
+from projections.engine.value_counters import ValueCounters
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.embeds import ListEmbedRule
 from projections.language.keys import encode_key
 from projections.language.program import Program
 
 T = TypeVar("T")
+
+_NOT_PUBLISHED = ("standby", "leaving", "gone")
+"""States of versions that were published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,7 @@ class Report:
         self.rejected: list[Rejected] = []
         self._failures: dict[str, str] = {}
         self._internal: list[str] = []
+        self._stale: list[str] = []
         self.times: dict[str, tuple[float, float]] = {}
         """By entity: when the oldest and the newest change of its items was made."""
         self.healing: dict[str, tuple[int, str]] = {}
@@ -136,6 +141,14 @@ class Report:
         if is_internal(error):
             self._internal.append(trace_of(error))
 
+    def note_stale(self, versions: Sequence[str]) -> None:
+        """Note versions of rules that are maintained no longer, because this package cannot read them."""
+        self._stale += [
+            f"internal error: {name} is stale: this package cannot read its rule, which a newer one has registered. Deploy "
+            "functions of that package, and run `projections apply`"
+            for name in versions
+        ]
+
     def saw(self, times: Mapping[str, tuple[float, float]]) -> None:
         """Note when changes were made, by entity."""
         for entity, (first, last) in times.items():
@@ -171,8 +184,8 @@ class Report:
         self.counters.add("rejected", len(rejected))
         self.counters.add("repeated", len(repeated))
         at_records = sum(rejection.fault == INTERNAL for rejection in rejected)
-        traces = () if at_records else tuple(self._internal)
-        self.counters.add("internal", at_records or len(traces))
+        traces = (*self._stale, *(() if at_records else self._internal))
+        self.counters.add("internal", at_records + len(traces))
         return Outcome(
             failed=first,
             failed_reason=self._failures[first] if first is not None else None,
@@ -219,22 +232,23 @@ class Batch:
     tasks: Callable[[Push | Refresh, float], None] | None
     budget: Budget
     pace: Callable[[int], None]
-    generations: Generations
+    values: ValueCounters
     snapshot: RegistrySnapshot
     guards: Guards
     deadline: Deadline
     report: Report
+    documents: Callable[[Sequence[Version]], Mapping[str, Mapping[str, Any]]]
+    """Returns the documents of versions, by name."""
 
     @cached_property
     def publisher(self) -> Publisher:
         return Publisher(
             self.program,
             self.store,
-            self.generations,
+            self.snapshot,
             guards=self.guards,
             run=self.run,
             counters=self.report.counters,
-            publishes=self.snapshot.publishes,
         )
 
     @cached_property
@@ -244,7 +258,9 @@ class Batch:
             self.store,
             run=self.run,
             chance=self.deadline.chance,
-            generations=self.generations,
+            epoch=self.snapshot.epoch,
+            since=self.snapshot.since,
+            values=self.values,
             counters=self.report.counters,
             budget=self.budget if self.tasks is not None else None,
         )
@@ -280,24 +296,15 @@ class Batch:
 
     # Contributions
 
-    def apply_changes(self, rounds: Sequence[Sequence[Change]]) -> None:
-        """Apply rounds of changes, one after another. A change whose item failed in an earlier round is not tried."""
-        failed: set[str] = set()
-        for changes in rounds:
-            if failed:
-                for change in changes:
-                    if change.source in failed:
-                        self.report.fail(change.sequences, "an earlier change of the same item failed")
-                changes = [change for change in changes if change.source not in failed]
-            results = self.commit(changes)
-            failed.update(result.change.source for result in results if result.state == "failed")
-            deferred = [result.change for result in results if result.state == "deferred"]
-            self.run([partial(self._defer, change) for change in deferred])
-            done = [result for result in results if result.state not in ("failed", "deferred")]
-            if done:
-                published = self.publish(done)
-                if published is not None:
-                    self.forget(published)
+    def apply_changes(self, changes: Sequence[Change]) -> None:
+        """Commit changes, publish what they touch, and forget what was published."""
+        results = self.commit(changes)
+        self.run([partial(self._defer, result.change) for result in results if result.state == "deferred"])
+        done = [result for result in results if result.state not in ("failed", "deferred")]
+        if done:
+            published = self.publish(done)
+            if published is not None:
+                self.forget(published)
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Result]:
         """Commit changes to the ledger."""
@@ -331,7 +338,7 @@ class Batch:
 
     def _defer(self, change: Change) -> None:
         """Leave a change to the worker. The record is done when the task is sent."""
-        task = Refresh(change.source, change.version, change.gone and not change.expired)
+        task = Refresh(change.source, change.version, change.gone)
         self.attempt(partial(self.leave, task), change.sequences[0], "", change.source)
 
     def publish(self, results: Sequence[Result]) -> Published | None:
@@ -396,6 +403,7 @@ class Batch:
         """Yield the steps that make the other writes of a plan."""
         yield partial(self.run, [partial(self._unmark, *mark) for mark in plan.unmarked])
         yield partial(self.run, [partial(self._release, release) for release in plan.releases])
+        yield partial(self.run, [partial(self._clear, *stray) for stray in plan.strays])
         pieces: list[Callable[[], None]] = [partial(self._copy, copy) for copy in plan.copies]
         pieces += [partial(self._index, write) for write in plan.indexes]
         yield partial(self.run, pieces)
@@ -410,6 +418,18 @@ class Batch:
                 self.report.counters.add("released")
 
         self.attempt(apply, release.sequences[0], release.entity.name, encode_key(release.key))
+
+    def _clear(self, key: ItemKey, rule: str, sequence: str) -> None:
+        """Remove what versions of a rule have left on an item that are not published."""
+
+        def apply() -> None:
+            image = self.store.get(key)
+            versions = [version for version in self.snapshot.of(rule) if version.state in _NOT_PUBLISHED]
+            past = [Past(name, document, self.program) for name, document in self.documents(versions).items()]
+            if image is not None:
+                clear(past, {key: image}, self.program, self.store, self.guards)
+
+        self.attempt(apply, sequence, rule, encode_key(key))
 
     def _unmark(self, key: ItemKey, mark: Value, sequence: str) -> None:
         """Remove a mark that an update added, so that no rule deletes an item that the application has."""

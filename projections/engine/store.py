@@ -16,11 +16,9 @@ from projections.language.keys import Image, ItemKey, Schema, Value, key_text
 
 __all__ = [
     "Above",
-    "Action",
     "AllOf",
     "AnyOf",
     "Below",
-    "Check",
     "Condition",
     "Delete",
     "Equal",
@@ -121,8 +119,8 @@ Records: TypeAlias = tuple[str, ...]
 """Sequence numbers of the stream records of a batch that a write follows from, in order."""
 
 Role = Literal[
-    "entry", "forget", "group", "member", "counter", "extreme", "shards", "rebuild", "sweep", "note", "fence", "link",
-    "wait", "registry", "lease", "progress", "audit", "secret", "dismissal", "publish", "copy", "embed", "index",
+    "entry", "forget", "group", "member", "counter", "shards", "sweep", "fence", "link",
+    "wait", "registry", "progress", "audit", "secret", "dismissal", "publish", "copy", "embed", "index",
     "compute", "release", "restore", "delete", "other",
 ]  # fmt: skip
 """The kind of a write. Those from `entry` to `dismissal` are writes to the ledger, as docs/ledger.md describes them."""
@@ -174,18 +172,6 @@ class Delete:
 
 
 Write: TypeAlias = Update | Delete
-
-
-@_frozen
-class Check:
-    """One ConditionCheck: the transaction that it is part of is cancelled unless the condition holds. It writes nothing."""
-
-    key: ItemKey
-    condition: Condition
-
-
-Action: TypeAlias = Write | Check
-"""One action of a transaction."""
 
 
 class Page(NamedTuple):
@@ -271,7 +257,7 @@ class Store(Protocol):
         """
         ...
 
-    def transact(self, writes: Sequence[Action]) -> None:
+    def transact(self, writes: Sequence[Write]) -> None:
         """Make all writes or none (at most 100 actions, no item twice). Raises `errors.TransactionCancelled`."""
         ...
 

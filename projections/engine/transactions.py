@@ -1,23 +1,22 @@
 """One transaction on the ledger: what it commits, its writes, and the items as a cancelled one returns them.
 
-In this order: the entries of its steps, the groups they share, extremes, value counters, then members. An entry is written
-under the condition that it is as predicted or as found, a group under the condition that no rebuild has closed it.
+In this order: the entries of its steps, the groups they share, value counters, then members. An entry is written
+under the condition that it is as predicted or as found, and that no newer registry wrote it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from decimal import Decimal
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
-from projections.engine.changes import WIDE, Change, ChangeState, Piece, Refusal, Result, without_stamps
-from projections.engine.groups import EXTREMES, Generations, extreme_sort, spread
+from projections.engine.changes import WIDE, Change, ChangeState, Expiry, Piece, Refusal, Result, is_kept
+from projections.engine.groups import spread
 from projections.engine.ledger_items import (
-    CLOSED,
-    LEDGER,
     MOST_EXPIRIES,
     SHARD_COUNT,
     Entry,
@@ -27,16 +26,14 @@ from projections.engine.ledger_items import (
     member_key,
     whole_key,
 )
-from projections.engine.running import UNLIMITED, Counters, Deadline
+from projections.engine.running import UNLIMITED, Counters, Deadline, Reload
 from projections.engine.store import (
-    Above,
     AllOf,
     AnyOf,
     Below,
     Condition,
     Delete,
     Equal,
-    Exists,
     Image,
     ItemKey,
     Missing,
@@ -46,11 +43,12 @@ from projections.engine.store import (
     Value,
     Write,
 )
-from projections.engine.value_counters import ValueCounter, slot_of
+from projections.engine.value_counters import ValueCounter, ValueCounters, slot_of
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
-from projections.language.contribution import Contributions
+from projections.language.contribution import NOTHING, Contributions, canonical_text
 from projections.language.keys import is_range
 from projections.language.program import Program
+from projections.language.rules import public_name
 from projections.language.values import decode_order, number_text
 
 MOST_ACTIONS = 100
@@ -61,11 +59,9 @@ MOST_BYTES = 3_500_000
 
 _LONGEST_REASON = 500
 
-_OPEN = Missing((CLOSED,))
 _ZERO = Decimal(0)
 _ONE_MORE: Value = {"N": "1"}
 _ABSENT = Missing(("pk",))
-_OPEN_AND_THERE = AllOf((Exists(("pk",)), _OPEN))
 _NOTHING_BEFORE = Equal(("contributions",), {"S": "{}"})
 _NOTHING_PENDING = Missing(("recent",))
 
@@ -84,8 +80,6 @@ class Attempt(NamedTuple):
     """The targets to be published."""
     moved: bool = False
     """Of a refresh: the entry is not as it was read."""
-    not_extreme: Set[ItemKey] = frozenset()
-    """Extremes that were found not to be exceeded: they are not written."""
 
     @classmethod
     def of(cls, change: Change) -> Attempt:
@@ -101,14 +95,28 @@ class Attempt(NamedTuple):
         """Whether the entry is as new as the change, or newer."""
         return self.entry is not None and not self.change.is_refresh and self.entry.version >= self.change.version
 
+    @classmethod
+    def of_entry(cls, entry: Entry | None) -> Attempt:
+        """Return an attempt that changes nothing in an entry."""
+        return cls(Change("", "", {}, NOTHING, entry), entry, True, frozenset())
+
     @property
-    def settle(self) -> Contributions:
-        """What the change settles, and what an earlier expiry left in the entry, of rules that are active by now."""
-        entry, settle = self.entry, self.change.settle
-        if entry is None or not entry.expired or not self.known:
-            return settle
-        rules = self.change.active & entry.contributions.keys() - settle.keys()
-        return {**settle, **{rule: without_stamps(entry.contributions[rule]) for rule in rules}}
+    def kept(self) -> Contributions:
+        """What the entry keeps of expired items, as far as it is known."""
+        return self.entry.kept if self.entry is not None else {}
+
+    @property
+    def unseen_expiries(self) -> list[Expiry]:
+        """The expiries of the change that the entry has not processed."""
+        entry = self.entry
+        if entry is None:
+            return list(self.change.expiries)
+        newer = self.change.is_refresh
+        return [
+            expiry
+            for expiry in self.change.expiries
+            if expiry.version not in entry.expiries and (newer or expiry.version > entry.version)
+        ]
 
     def with_entry(self, item: Image | None) -> Attempt:
         """Return the attempt with its entry as it is."""
@@ -125,7 +133,7 @@ class Attempt(NamedTuple):
         error: StoreError | None = None,
     ) -> Result:
         """Return the result of the change. `step` is the newest one that was made or tried, if there is one."""
-        ends = step is None or bool(step.retracted) or not step.goal
+        ends = step is None or bool(step.retracted) or not (step.goal or step.kept)
         pending = ends or (self.entry is not None and bool(self.entry.recent))
         return Result(self.change, state, self.touched, pending, refused, error, self.entry)
 
@@ -134,14 +142,13 @@ class Step(NamedTuple):
     """What one transaction does to the entry and the groups of an attempt: the difference between `before` and `goal`."""
 
     attempt: Attempt
-    opened: Generations
-    """The open generations as of which `pieces` are computed: what is written must be about these."""
     before: Contributions
     before_text: str
     goal: Contributions
     text: str
     """The goal as the entry will have it."""
-    settle: Contributions
+    kept: Contributions
+    """What the entry will keep of expired items."""
     pieces: Mapping[Target, Piece]
     retracted: Set[str]
     """Targets that change and that the entry does not name afterwards, as elements of `recent`."""
@@ -155,8 +162,27 @@ class Step(NamedTuple):
     """About how many bytes of a transaction the pieces take."""
     last: bool = True
     """Whether the goal is that of the change: only then the entry gets its version."""
+    expired: str = ""
+    """The version of the expiry with which the step ends, if it is not the last."""
     refused: Mapping[str, str] = MappingProxyType({})
     """Rules whose contribution the ledger cannot hold, with the reason, in the order of their names."""
+
+    @property
+    def version(self) -> str:
+        """The version that the entry gets; empty if it stays."""
+        change, entry = self.attempt.change, self.attempt.entry
+        if not self.last:
+            return "" if change.is_refresh else self.expired
+        if change.is_refresh and entry is not None and entry.version >= change.learned:
+            return ""
+        return change.version or change.learned
+
+    @property
+    def new_expiries(self) -> list[str]:
+        """The versions of the expiries that it processes."""
+        if self.expired:
+            return [self.expired]
+        return [expiry.version for expiry in self.attempt.unseen_expiries] if self.last else []
 
     @property
     def writes(self) -> Mapping[str, int]:
@@ -172,9 +198,9 @@ class Transaction:
 
     __slots__ = ("actions", "counted", "groups", "size", "steps")
 
-    def __init__(self, groups: Iterable[Target] = ()) -> None:
+    def __init__(self) -> None:
         self.steps: list[Step] = []
-        self.groups: set[Target] = set(groups)
+        self.groups: set[Target] = set()
         self.counted: set[Counted] = set()
         self.actions = 0
         self.size = 0
@@ -234,15 +260,15 @@ def lanes(transactions: Sequence[Transaction], deadline: Deadline = UNLIMITED) -
     return list(by_leader.values())
 
 
-Role = Step | Target | ItemKey | ValueCounter
-"""The subject of a write in a transaction: the entry of a step, a group, an extreme, or a value counter."""
+Role = Step | Target | ValueCounter
+"""The subject of a write in a transaction: the entry of a step, a group, or a value counter."""
 
 
 class Cancelled(NamedTuple):
     """What a cancelled transaction showed.
 
-    `attempts` are those of its steps, with what it showed of their entries. If nothing `changed`, only extremes were not
-    exceeded, or counters were not as assumed: the same differences can be sent again. Otherwise they are computed again.
+    `attempts` are those of its steps, with what it showed of their entries. If nothing `changed`, only counters were not as
+    assumed: the same differences can be sent again. Otherwise they are computed again.
     """
 
     attempts: list[Attempt]
@@ -250,25 +276,30 @@ class Cancelled(NamedTuple):
 
 
 class Transactions:
-    """Sends transactions. `chance` (0 ≤ x < 1) picks the shard of a group."""
+    """Sends transactions. `epoch` is that of the registry. `chance` (0 ≤ x < 1) picks the shard of a group."""
 
     def __init__(
         self,
         program: Program,
         store: Store,
-        generations: Generations,
+        epoch: int,
+        values: ValueCounters,
         chance: Callable[[], float],
         counters: Counters,
     ) -> None:
         self._program = program
         self._store = store
-        self._generations = generations
+        self._epoch = epoch
+        self._value_counters = values
         self._chance = chance
         self._counters = counters
-        self._sharded: dict[tuple[Target, int], int] = {}
-        self._value_counters = generations.counters
-        self._named: set[tuple[Target, int]] = set()
-        """Generations that closed groups were found to name: they may be created here, should they be lost."""
+        self._sharded: dict[Target, int] = {}
+
+    def with_entry(self, attempt: Attempt, item: Image | None) -> Attempt:
+        """Return an attempt with its entry as it was found. Raises Reload if a newer registry wrote it."""
+        read = attempt.with_entry(item)
+        check_epoch(read.entry, self._epoch)
+        return read
 
     def send(self, steps: Sequence[Step]) -> Cancelled | None:
         """Commit steps in one transaction. Return None if it is done.
@@ -282,7 +313,7 @@ class Transactions:
         except TransactionCancelled as cancelled:
             failed = [reason for reason in cancelled.reasons if reason is not None]
             if any(reason.kind == "condition" for reason in failed):
-                return self._learn(cancelled, steps, roles)
+                return self._learn(cancelled, roles)
             invalid = next((reason.message for reason in failed if reason.kind == "invalid"), None)
             if invalid is not None:
                 raise InvalidRequest(invalid) from cancelled
@@ -291,34 +322,20 @@ class Transactions:
             self._value_counters.note_committed(counted)
         return None
 
-    def _learn(self, cancelled: TransactionCancelled, steps: Sequence[Step], roles: Sequence[Role]) -> Cancelled:
-        """Return what the reasons of a cancelled transaction show of entries; remember what they show of groups."""
+    def _learn(self, cancelled: TransactionCancelled, roles: Sequence[Role]) -> Cancelled:
+        """Return what the reasons of a cancelled transaction show of entries; remember what they show of counters."""
         changed = False
-        opened = steps[0].opened
         attempts: list[Attempt] = []
-        not_extreme: set[ItemKey] = set()
         for reason, role in zip(cancelled.reasons, roles, strict=False):
             if isinstance(role, Step):
                 attempt = role.attempt
                 changed = changed or reason is not None
                 if reason is not None and reason.kind == "condition":
-                    refresh = attempt.change.is_refresh
-                    attempt = attempt._replace(moved=True) if refresh else attempt.with_entry(reason.item)
+                    read = self.with_entry(attempt, reason.item)
+                    attempt = attempt._replace(moved=True) if attempt.change.is_refresh else read
                 attempts.append(attempt)
-            elif reason is None or reason.kind != "condition":
-                continue
-            elif isinstance(role, ValueCounter):
+            elif isinstance(role, ValueCounter) and reason is not None and reason.kind == "condition":
                 self._value_counters.learn(role, reason.item)
-            elif isinstance(role, ItemKey):
-                not_extreme.add(role)
-            elif reason.item:
-                self._named.add((role, self._generations.close(role, opened.of(role), reason.item)))
-                changed = True
-            else:
-                self._generations.missing(role, opened.of(role))
-                changed = True
-        if not_extreme:
-            attempts = [attempt._replace(not_extreme=attempt.not_extreme | not_extreme) for attempt in attempts]
         return Cancelled(attempts, changed)
 
     def _writes(self, steps: Sequence[Step]) -> tuple[list[Write], list[Role]]:
@@ -327,7 +344,6 @@ class Transactions:
         roles: list[Role] = []
         amounts: dict[Target, dict[str, Decimal]] = {}
         records: dict[Target, list[str]] = {}
-        extremes: dict[ItemKey, Update] = {}
         members: list[Write] = []
         counted: dict[ItemKey, ValueCounter] = {}
         for step in steps:
@@ -339,14 +355,12 @@ class Transactions:
                 for slot, amount in piece.amounts.items():
                     totals[slot] = WIDE.add(totals.get(slot, _ZERO), amount)
                 if piece.puts or piece.removes:
-                    members.extend(_member_writes(step, target, piece))
-                if piece.settled:
-                    _settle_extremes(step, target, piece, extremes)
+                    members.extend(self._member_writes(step, target, piece))
                 if piece.counted:
                     _count(step, target, piece, counted)
         counters: list[tuple[Write, ValueCounter]] = []
         for counter in counted.values():
-            if counter.added or counter.kept:
+            if counter.added:
                 write, edge = self._value_counters.write(counter)
                 counters.append((write, counter))
                 if edge:
@@ -354,11 +368,8 @@ class Transactions:
                     totals[slot] = WIDE.add(totals.get(slot, _ZERO), Decimal(edge))
         for target, totals in amounts.items():
             why = Purpose("group", target[:1], target[1], tuple(records[target]))
-            writes.append(self._group_write(target, totals, extremes, steps[0].opened.of(target), why))
+            writes.append(self._group_write(target, totals, why))
             roles.append(target)
-        for key, extreme in extremes.items():
-            writes.append(extreme)
-            roles.append(key)
         for write, counter in counters:
             writes.append(write)
             roles.append(counter)
@@ -367,17 +378,16 @@ class Transactions:
     def _entry_write(self, step: Step) -> Update:
         """Return the write of an entry. Before the last step of a change it keeps the version it has."""
         change, entry, last = step.attempt.change, step.attempt.entry, step.last
-        values: dict[str, Value] = {
-            "contributions": {"S": step.text},
-            "rules": {"S": self._program.fingerprint},
-        }
-        version = change.version if last else ""
-        if last and change.expiry:
-            known = entry.expiries | {change.expiry} if entry is not None else {change.expiry}
+        values: dict[str, Value] = {"contributions": {"S": step.text}, "epoch": {"N": str(self._epoch)}}
+        remove = ["ttl"]
+        if expiries := step.new_expiries:
+            known = entry.expiries.union(expiries) if entry is not None else expiries
             values["expiries"] = {"SS": sorted(known)[-MOST_EXPIRIES:]}
-        if last and not version and (entry is None or entry.version < change.learned):
-            version = change.learned
-        if version:
+        if step.kept:
+            values["kept"] = {"S": canonical_text(step.kept)}
+        elif step.attempt.kept:
+            remove.append("kept")
+        if version := step.version:
             values["version"] = {"S": version}
         elif entry is None:
             values["version"] = {"S": ""}
@@ -386,67 +396,79 @@ class Transactions:
         add: dict[str, Value] = {"revision": _ONE_MORE}
         if step.retracted:
             add["recent"] = {"SS": sorted(step.retracted)}
-        remove = ["ttl"]
-        if last and not change.held.isdisjoint(step.goal):
-            values["expired"] = {"BOOL": True}
-        elif entry is not None and entry.expired and not change.gone:
-            remove.append("expired")
         if last:
             if step.refused:
                 values["refused"] = {"M": {rule: {"S": why[:_LONGEST_REASON]} for rule, why in step.refused.items()}}
             else:
                 remove.append("refused")
         purpose = Purpose("entry", step.rules, change.source, change.sequences)
-        return Update(key, set=values, add=add, remove=remove, condition=_entry_condition(step), purpose=purpose)
+        condition = _entry_condition(step, self._epoch)
+        return Update(key, set=values, add=add, remove=remove, condition=condition, purpose=purpose)
 
-    def _group_write(
-        self,
-        target: Target,
-        totals: dict[str, Decimal],
-        extremes: Iterable[ItemKey],
-        generation: int,
-        why: Purpose,
-    ) -> Update:
+    def _member_writes(self, step: Step, target: Target, piece: Piece) -> Iterable[Write]:
+        rule, text = target
+        change = step.attempt.change
+        purpose = Purpose("member", (rule,), text, change.sequences)
+        for member in piece.removes:
+            yield Delete(member_key(rule, text, member, change.source), purpose=purpose)
+        for member in piece.puts:
+            order = member.partition("|")[2].partition(" ")[0]
+            values: dict[str, Value] = {"s": {"S": change.source}}
+            if order:  # a claim has none: its source is its order
+                values |= {"o": {"S": order}, "v": decode_order(order)}
+            payload = change.payload(target, member) or self._kept_payload(step, target, member)
+            if payload:
+                values["a"] = {"M": payload}
+            remove = () if payload else ("a",)
+            key = member_key(rule, text, member, change.source)
+            yield Update(key, set=values, remove=remove, purpose=purpose)
+
+    def _kept_payload(self, step: Step, target: Target, member: str) -> Image | None:
+        """Return the attributes of a member that a new version takes over: another version's member has them."""
+        rule, text = target
+        held = step.kept.get(rule, {}).get(text, {}).get("+", {})
+        if not is_kept(member) or not held.get(member):
+            return None
+        name = public_name(rule)
+        others = [other for other in self._program.recorded if other != rule and public_name(other) == name]
+        keys = [member_key(other, text, member, step.attempt.change.source) for other in others]
+        images = self._store.get_many(keys) if keys else {}
+        return next((images[key]["a"]["M"] for key in keys if key in images and "a" in images[key]), None)
+
+    def _group_write(self, target: Target, totals: dict[str, Decimal], why: Purpose) -> Update:
         add: dict[str, Value] = {"version": _ONE_MORE}
         for slot, amount in totals.items():
             if amount:
                 add[slot] = {"N": number_text(amount)}
-        shard = self._shard(target, generation, why)
-        key = group_key(*target, generation, shard)
-        values = dict(whole_key(key, target[1]))
-        if any(extreme.partition == key.partition for extreme in extremes):
-            values["extremes"] = {"BOOL": True}
-        there = self._is_only_remembered(target, generation) and shard == 0
-        return Update(key, set=values, add=add, condition=_OPEN_AND_THERE if there else _OPEN, purpose=why)
+        key = group_key(*target, self._shard(target, why))
+        return Update(key, set=dict(whole_key(key, target[1])), add=add, purpose=why)
 
-    def _is_only_remembered(self, target: Target, generation: int) -> bool:
-        """Whether only this process reports a generation: the ledger may have been restored since, without it."""
-        return generation > 0 and (target, generation) not in self._named
-
-    def _shard(self, target: Target, generation: int, why: Purpose) -> int:
+    def _shard(self, target: Target, why: Purpose) -> int:
         """Return the shard of a group that this transaction adds to. The first shard records how many there have been."""
         shards = spread(self._program, target)
         if shards <= 1:
             return 0
-        if self._sharded.get((target, generation)) != shards:
+        if self._sharded.get(target) != shards:
             count: Value = {"N": str(shards)}
             path = (SHARD_COUNT,)
-            there = _OPEN_AND_THERE if self._is_only_remembered(target, generation) else _OPEN
-            fewer = AllOf((there, AnyOf((Missing(path), Below(path, count)))))
-            try:
+            fewer = AnyOf((Missing(path), Below(path, count)))
+            with suppress(ConditionFailed):  # as many or more are recorded
                 purpose = why._replace(kind="shards")
-                key = group_key(*target, generation)
-                self._store.write(Update(key, set={SHARD_COUNT: count}, condition=fewer, purpose=purpose))
-            except ConditionFailed as failed:  # as many or more are recorded, or it is closed
-                if failed.item is None or CLOSED in failed.item:
-                    # The commit finds it closed, or missing. A rebuild that closed it saw only the shards it had counted.
-                    return 0
-            self._sharded[target, generation] = shards
+                self._store.write(
+                    Update(group_key(*target), set={SHARD_COUNT: count}, condition=fewer, purpose=purpose)
+                )
+            self._sharded[target] = shards
         return int(self._chance() * shards)
 
 
-def _entry_condition(step: Step) -> Condition:
-    """Return the condition that an entry is as it was found, or as predicted and older than the change."""
+def check_epoch(entry: Entry | None, epoch: int) -> None:
+    """Raise Reload if a registry newer than that of `epoch` wrote an entry."""
+    if entry is not None and entry.epoch > epoch:
+        raise Reload(entry.epoch)
+
+
+def _entry_condition(step: Step, epoch: int) -> Condition:
+    """Return the condition that an entry is as found, or as predicted, older than the change and of no newer epoch."""
     attempt = step.attempt
     if attempt.known:
         if attempt.entry is None:
@@ -457,65 +479,17 @@ def _entry_condition(step: Step) -> Condition:
                 Equal(("version",), {"S": attempt.entry.version}),
             )
         )
-    older = Below(("version",), {"S": attempt.change.version})
+    older = AllOf((Below(("version",), {"S": attempt.change.version}), Below(("epoch",), {"N": str(epoch + 1)})))
     if not step.before:
         return AnyOf((_ABSENT, AllOf((older, _NOTHING_BEFORE, _NOTHING_PENDING))))
     # An entry with pending publishes is read, so that they are made and then forgotten.
     return AllOf((older, Equal(("contributions",), {"S": step.before_text}), _NOTHING_PENDING))
 
 
-def _member_writes(step: Step, target: Target, piece: Piece) -> Iterable[Write]:
-    rule, text = target
-    change = step.attempt.change
-    generation = step.opened.of(target)
-    purpose = Purpose("member", (rule,), text, change.sequences)
-    for member in piece.removes:
-        yield Delete(member_key(rule, text, generation, member, change.source), purpose=purpose)
-    for member in piece.puts:
-        order = member.partition("|")[2].partition(" ")[0]
-        values: dict[str, Value] = {"s": {"S": change.source}}
-        if order:  # a claim has none: its source is its order
-            values |= {"o": {"S": order}, "v": decode_order(order)}
-        payload = change.after.payloads.get((rule, text, member))
-        if payload:
-            values["a"] = {"M": payload}
-        remove = () if payload else ("a",)
-        key = member_key(rule, text, generation, member, change.source)
-        yield Update(key, set=values, remove=remove, purpose=purpose)
-
-
 def _count(step: Step, target: Target, piece: Piece, into: dict[ItemKey, ValueCounter]) -> None:
     """Add what a step changes in counters."""
-    generation = step.opened.of(target)
     for value, number in piece.counted.items():
-        counter = ValueCounter(target, generation, value)
+        counter = ValueCounter(target, value)
         counter = into.setdefault(counter.key, counter)
         counter.added += number
-        counter.kept += piece.kept.get(value, 0)
         counter.records.extend(step.attempt.change.sequences)
-
-
-def _settle_extremes(step: Step, target: Target, piece: Piece, into: dict[ItemKey, Update]) -> None:
-    """Add the writes of settled values that may be the least or greatest ones; of several, the more extreme one."""
-    rule, text = target
-    generation = step.opened.of(target)
-    partition = group_key(rule, text, generation).partition
-    for member in piece.settled:
-        slot, _, order = member.partition("|")
-        for which in EXTREMES:
-            key = ItemKey(LEDGER, partition, extreme_sort(generation, slot, which))
-            if key in step.attempt.not_extreme:
-                continue
-            rival = into.get(key)
-            if rival is not None:
-                held = rival.set["order"]["S"]
-                if (held <= order) if which == "least" else (held >= order):
-                    continue
-            path, value = ("order",), {"S": order}
-            exceeds: Condition = Above(path, value) if which == "least" else Below(path, value)
-            into[key] = Update(
-                key,
-                set={"order": value, "v": decode_order(order), "slot": {"S": slot}, "which": {"S": which}},
-                condition=AnyOf((Missing(path), exceeds)),
-                purpose=Purpose("extreme", (rule,), text, step.attempt.change.sequences),
-            )

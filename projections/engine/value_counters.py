@@ -1,7 +1,7 @@
 """Value counters: how many contributions to a target have each value, for `distinct`, `counts` and `values`.
 
-    pk                  sk                          what
-    M|<rule>|<target>   <generation>|<slot>|<value>   c: contributions with the value; k: how many of these have settled
+    pk                    sk               what
+    M|<version>|<target>  <slot>|<value>   c: contributions with the value
 
 A counter is among the members of its group, in the order of the values, so that a publish reads the first ones with one
 query. It exists exactly as long as its `c` is above zero. The group holds the number of counters of each slot as the amount
@@ -18,7 +18,7 @@ it, and writes each counter under the condition that the assumption holds:
 
 Invariants:
 
-- `c` is the sum of what the entries contribute, and of what has settled. Its change is in the transaction of the entry.
+- `c` is the sum of what the entries contribute and keep. Its change is in the transaction of the entry.
 - `%<slot>` is the number of counters of the slot. The conditions make every change of existence an edge.
 - Only edges conflict: changes in between add to the counter, whatever its number is.
 
@@ -32,8 +32,7 @@ two contributions at once, both read 2 and neither is at an edge. To count the c
 
 A counter that does not hold what entries contributed (a damaged ledger) must not stop the changes of its values. It is
 replaced under the condition that it is as found, and counts as a value only if its number is above zero. `verify` compares
-counters with entries, and a rebuild of the group makes new ones. What has settled (`k`) is moved there, one counter in each
-transaction, when the old generation is closed: from then on nothing else changes its counters.
+counters with entries, and a recount of the rule makes new ones.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
-from projections.engine.ledger_items import COUNT, KEPT, Target, member_key
+from projections.engine.ledger_items import COUNT, Target, member_key
 from projections.engine.store import (
     Above,
     Condition,
@@ -67,9 +66,9 @@ _MANY = 10**15
 _ABSENT = Missing(("pk",))
 
 
-def counter_key(target: Target, generation: int, value: str) -> ItemKey:
+def counter_key(target: Target, value: str) -> ItemKey:
     """Return the key of a counter: `value` is a slot and an encoded value, as contributions have it."""
-    return member_key(*target, generation, value, "")
+    return member_key(*target, value, "")
 
 
 def slot_of(value: str) -> str:
@@ -77,10 +76,10 @@ def slot_of(value: str) -> str:
     return "%" + value.partition("|")[0]
 
 
-def count_of(image: Image, name: str = COUNT) -> int | None:
-    """Return a number of a counter: 0 if it is absent, None if it is damaged."""
+def count_of(image: Image) -> int | None:
+    """Return the number of a counter: 0 if it is absent, None if it is damaged."""
     try:
-        return int(Decimal(image[name]["N"])) if name in image else 0
+        return int(Decimal(image[COUNT]["N"])) if COUNT in image else 0
     except (KeyError, InvalidOperation, ValueError):
         return None
 
@@ -90,15 +89,13 @@ class ValueCounter:
     """What a transaction does to one counter."""
 
     target: Target
-    generation: int
     value: str
     added: int = 0
-    kept: int = 0
     records: list[str] = field(default_factory=list)
 
     @property
     def key(self) -> ItemKey:
-        return counter_key(self.target, self.generation, self.value)
+        return counter_key(self.target, self.value)
 
 
 class ValueCounters:
@@ -115,14 +112,12 @@ class ValueCounters:
         key, added = counter.key, counter.added
         known = self._known.get(key, 0 if added > 0 else _MANY)
         why = Purpose("counter", counter.target[:1], counter.target[1], tuple(counter.records))
-        if not isinstance(known, int) or (added < 0 and known < -added) or (added == 0 and known == 0):
+        if not isinstance(known, int) or (added < 0 and known < -added):
             return _replace(counter, {} if isinstance(known, int) and not known else known, why)
         if added < 0 and known == -added:
             return Delete(key, Equal((COUNT,), _number(known)), why), -1
-        add = {COUNT: _number(added)} if added else {}
-        if counter.kept:
-            add[KEPT] = _number(counter.kept)
-        if added >= 0 and known <= 0:
+        add = {COUNT: _number(added)}
+        if added > 0 and known <= 0:
             return Update(key, set=_description(counter.value), add=add, condition=_ABSENT, purpose=why), 1
         return Update(key, add=add, condition=Above((COUNT,), _number(max(0, -added))), purpose=why), 0
 
@@ -150,9 +145,8 @@ class ValueCounters:
 def _replace(counter: ValueCounter, image: int | Image, why: Purpose) -> tuple[Write, int]:
     """Return the write of a counter that cannot hold what is removed from it, and its edge."""
     stored: Image = {COUNT: _number(image)} if isinstance(image, int) else image
-    held, kept = count_of(stored) or 0, count_of(stored, KEPT) or 0
-    now_kept = kept + counter.kept
-    now = max(held + counter.added, now_kept, 0)
+    held = count_of(stored) or 0
+    now = max(held + counter.added, 0)
     edge = int(now > 0) - int(held > 0)
     if not stored:
         condition: Condition = _ABSENT
@@ -160,7 +154,7 @@ def _replace(counter: ValueCounter, image: int | Image, why: Purpose) -> tuple[W
         condition = Equal((COUNT,), stored[COUNT]) if COUNT in stored else Missing((COUNT,))
     if not now:
         return Delete(counter.key, condition, why), edge
-    values = {**_description(counter.value), COUNT: _number(now), **({KEPT: _number(now_kept)} if now_kept else {})}
+    values = {**_description(counter.value), COUNT: _number(now)}
     return Update(counter.key, set=values, condition=condition, purpose=why), edge
 
 

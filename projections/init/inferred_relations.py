@@ -251,7 +251,7 @@ def copy_rules(links: Sequence[Link], table: Table) -> list[tuple[Link, Rule]]:
         if differing:
             evidence += f"; they differ in {', '.join(f'{name} of {count}' for name, count in differing.items())}"
         why = (
-            f"a copy rule creates and deletes its items: when it is live, a backfill with --allow-delete would delete each "
+            f"a copy rule creates and deletes its items: when it is published, `apply --allow-delete` would delete each "
             f"{target.entity.name} without its {source.entity.name}, and only this rule may write these attributes"
         )
         name = f"{lower_camel(source.entity.name)}As{target.entity.name}"

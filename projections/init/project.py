@@ -85,8 +85,7 @@ def _common(project: str, rules: str, what: str, existing: Existing | None) -> d
     program = Program.from_document(loads(rules, RULES).document())
     deployment = Deployment(RULES, program, existing is not None)
     flags = "--existing-table " if existing else ""
-    then = "; then backfill and verify" if existing else ""
-    values = {"project": project, "stack": _stack(project), "what": what, "flags": flags, "then": then}
+    values = {"project": project, "stack": _stack(project), "what": what, "flags": flags}
     return {
         RULES: _MODELINE + rules,
         SCHEMA: json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",

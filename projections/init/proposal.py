@@ -202,12 +202,12 @@ class Rule:
 
     @property
     def state(self) -> str:
-        """`shadow`: in the rule file, in shadow mode. `uncertain` and `possible`: comments there, the first with items that
+        """`held`: in the rule file, with `hold: true`. `uncertain` and `possible`: comments there, the first with items that
         contradict it.
         """
         if self.contradiction is not None:
             return "uncertain"
-        return "possible" if self.doubt else "shadow"
+        return "possible" if self.doubt else "held"
 
 
 @dataclass(frozen=True)

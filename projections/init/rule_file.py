@@ -14,7 +14,7 @@ _WIDTH = 118
 
 
 def rule_file(*proposals: Proposal, head: Sequence[str] = ()) -> str:
-    """Return the rule file of these tables. All rules are in shadow mode; those with a doubt are comments.
+    """Return the rule file of these tables. All rules are held; those with a doubt are comments.
 
     `head` are paragraphs of its first comment; without them it describes the sample that a proposal was inferred from.
     """
@@ -37,7 +37,7 @@ def rule_file(*proposals: Proposal, head: Sequence[str] = ()) -> str:
         where = "" if active else ", below a line `projections:`"
         lines += _comment(
             "Possible rules, and uncertain ones: most items of the sample agree with these, and some contradict them. The "
-            f"output of `projections init` has these items. To try a rule, remove its # signs{where}. It is in shadow mode, "
+            f"output of `projections init` has these items. To try a rule, remove its # signs{where}. It is held, "
             f"too: `projections verify --table {table}` lists all values that it would change, also before you deploy.",
             "  ",
         )
@@ -78,9 +78,9 @@ def _head(proposal: Proposal) -> Iterator[str]:
     )
     yield "#"
     yield from _comment(
-        "Every rule is in shadow mode: it maintains the ledger but publishes nothing. Deploy and backfill, and "
+        "Every rule is held: it maintains the ledger but publishes nothing. Deploy and run `projections apply`, and "
         "`projections verify` compares the values of the rules with those that your application wrote. When you trust a "
-        "rule, stop writing the attribute yourself and remove its line `mode: shadow`."
+        "rule, stop writing the attribute yourself and remove its line `hold: true`, and apply again."
     )
     if proposal.deployed:
         yield "#"
@@ -218,7 +218,7 @@ def _unknown(unknown: Sequence[Unknown]) -> Iterator[str]:
 
 def _rule(rule: Rule) -> Iterator[str]:
     yield f"  {text(rule.name)}:"
-    for part, value in _with_mode(rule.body).items():
+    for part, value in _with_hold(rule.body).items():
         yield from _member(part, value)
 
 
@@ -233,8 +233,8 @@ def _member(part: str, value: object) -> Iterator[str]:
         yield f"      {text(key)}: {flow(content)}"
 
 
-def _with_mode(body: Mapping[str, object]) -> dict[str, object]:
-    return {"from": body["from"], "mode": "shadow", **{key: value for key, value in body.items() if key != "from"}}
+def _with_hold(body: Mapping[str, object]) -> dict[str, object]:
+    return {"from": body["from"], "hold": True, **{key: value for key, value in body.items() if key != "from"}}
 
 
 def _sentence(words: str) -> str:

@@ -9,17 +9,16 @@ from projections.language.models import Rules, once
 
 
 def path_of(rules: Rules, name: str) -> WritePath:
-    """Return the path of a rule. In shadow mode and if it is disabled, it does not publish."""
+    """Return the path of a rule. A held rule does not publish."""
     rule = rules.projections[name]
     index = search_index(rules, name)
     each = f" for each element of {rule.each.path}" if rule.each else ""
     path = rule.action.write_path(each, indexes_fed(rules, rule) if index is None else (index,))
     if rule.publishes or not rule.action.writes_items:
         return path
-    silent = "in shadow mode, it" if rule.enabled else "disabled: it"
     if not rule.action.recorded:
-        return WritePath(path.name, f"{silent} writes nothing", 0)
-    how = path.how.partition(", then ")[0] + f"; {silent} publishes nothing"
+        return WritePath(path.name, "held: it writes nothing", 0)
+    how = path.how.partition(", then ")[0] + "; held: it publishes nothing"
     return WritePath(path.name, how, path.alone - 1, path.shared)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 from projections.language.access.paths import TABLE
 from projections.language.facts import cycle_mistakes, ownership_mistakes
@@ -14,13 +13,10 @@ from projections.language.forms import IndexKeys, syntax
 from projections.language.kinds import Result
 from projections.language.kinds.index import typed
 from projections.language.models import ACTIONS, Entity, Projection, Rules, Table
-from projections.language.patterns import Pattern
-from projections.language.patterns.tree import Equals, Exists, Test
+from projections.language.patterns import are_apart
 from projections.language.questions import Query, WritePattern, WriteStep
 from projections.language.syntax import Location, Mistake, an, no_entity, root, suggest
 from projections.language.templates import KeyPattern, by_field, overlap
-
-ABSENT = Exists(False)
 
 PROJECTED_ATTRIBUTES = 100
 """DynamoDB's limit of listed attributes of all indexes of a table; one that two indexes list counts twice."""
@@ -184,22 +180,7 @@ def _overlap(rules: Rules, name: str, first: str, second: str) -> str:
     """Return a key under which an item could be of both entities, in words; empty if there is none."""
     one, two = rules.entities[first], rules.entities[second]
     key = shared_key(rules, name, first, second)
-    mine, other = listed_values(one.match), listed_values(two.match)
-    if key and any(not mine[attribute] & other[attribute] for attribute in mine.keys() & other.keys()):
-        return ""
-    return key
-
-
-def listed_values(pattern: Pattern | None) -> dict[str, set[tuple[type, Any]]]:
-    """Return the names that a pattern limits to certain values, as (type, value); `ABSENT` for no value."""
-    found: dict[str, set[tuple[type, Any]]] = {}
-    for condition in pattern.conditions if pattern is not None else ():
-        if isinstance(condition, Test) and all(
-            isinstance(one, Equals) or one == ABSENT for one in condition.alternatives
-        ):
-            values: list[Any] = [one.value if isinstance(one, Equals) else ABSENT for one in condition.alternatives]
-            found[condition.name] = {(type(value), value) for value in values}
-    return found
+    return "" if key and are_apart(one.match, two.match) else key
 
 
 _APART = ("queries", "writes", "retired")

@@ -50,12 +50,8 @@ def kind_of(rule: Mapping[str, Any]) -> Kind:
     return next(kind for kind in kinds if kind in rule)
 
 
-ABOUT = ("description", "owner", "tags", "within", "enabled")
-"""The parts of a rule on which no value depends; a rule that is not enabled is a shadow rule."""
-
-
-def mode_of(rule: Mapping[str, Any]) -> str:
-    return str(rule["mode"]) if rule["enabled"] else "shadow"
+ABOUT = ("description", "owner", "tags", "within", "hold")
+"""The parts of a rule on which no value depends, once it is published."""
 
 
 class Compiled:
@@ -125,7 +121,7 @@ class Compiled:
             "into": self.entities[into_of(document)],
             **_source(document["from"][first]),
             "expired": document.get("expired"),
-            "mode": mode_of(document),
+            "held": document["hold"],
             "fingerprint": self._fingerprint(document),
         }
         match kind:
@@ -161,8 +157,7 @@ class Compiled:
         tables = [self._document["tables"][entity["table"]] for entity in entities]
         keys = [[*table["key"].items(), table["separator"]] for table in tables]
         entities = [_without(entity, ("required", "description")) for entity in entities]
-        meaning = {**_without(rule, ABOUT), "mode": mode_of(rule)}
-        return fingerprint_of([meaning, *entities, *keys, self._guard_prefix])
+        return fingerprint_of([_without(rule, ABOUT), *entities, *keys, self._guard_prefix])
 
     def _copy(self, common: dict[str, Any], document: Mapping[str, Any]) -> CopyRule:
         into: Entity = common["into"]

@@ -65,8 +65,10 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
             prefix = KeyPattern.parse(child["key"][sort[0]], separator).literal_prefix
         return Children(None, {partition: child["key"][partition]}, prefix)
     kept = [child["index_key"]]  # by the application, or by an index rule without conditions
+    holds = document["projections"][name]["hold"]
     for other in document["projections"].values():
-        if "index" in other and other["from"] == {rule["into"]: {}} and len(other["index"]) == 1:
+        unused = other["hold"] and not holds
+        if "index" in other and other["from"] == {rule["into"]: {}} and len(other["index"]) == 1 and not unused:
             kept += [case for case in other["index"] if "where" not in case]
     for index, keys in table["indexes"].items():
         attributes = list(keys.get("partition", [partition]))
@@ -80,7 +82,7 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
         f"the rule cannot find the {rule['into']} items of a {source}: neither their partition key nor an index key "
         f"follows from the key of the {source}. If the application writes such an index key, declare it on "
         f'{rule["into"]}: index_key: {{{attribute}: "{wanted}"}}; otherwise add a rule that writes it: '
-        f'{{from: {rule["into"]}, index: {{{attribute}: "{wanted}", …}}}}'
+        f'{{from: {rule["into"]}, index: {{{attribute}: "{wanted}", …}}}}, and is not held'
     )
 
 

@@ -19,6 +19,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     StringConstraints,
+    ValidationInfo,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -721,6 +722,12 @@ def _plain(name: str) -> str:
 AttributeName = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(_plain)]
 
 
+VERSION = re.compile(r"[.@][0-9]+$")
+"""The end of the name of a version of a rule, or of an older definition of an entity. As the context of a validation, it
+allows such names.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class TextForm:
     """The constraint that a pattern matches a text. `words` begin the message for another text."""
@@ -729,13 +736,13 @@ class TextForm:
     words: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+        return core_schema.with_info_after_validator_function(self._checked, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {**handler(schema), "pattern": self.pattern}
 
-    def _checked(self, text: str) -> str:
-        if re.fullmatch(self.pattern, text) is None:
+    def _checked(self, text: str, info: ValidationInfo) -> str:
+        if re.fullmatch(self.pattern, VERSION.sub("", text) if info.context == VERSION else text) is None:
             raise PydanticCustomError("form", "{words}, found {found}", {"words": self.words, "found": shown(text)})
         return text
 

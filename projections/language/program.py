@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from projections.errors import BadInput
-from projections.language.compiling import Compiled, fingerprint_of
+from projections.language.compiling import ABOUT, Compiled, fingerprint_of, into_of, kind_of
 from projections.language.contribution import (
     ENTRY_BYTES,
     NOTHING,
+    Contributed,
     Contributions,
     Evaluated,
     bytes_at_most,
@@ -20,8 +21,19 @@ from projections.language.contribution import (
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Entity, Item, values_to_recognise
 from projections.language.keys import Image, ItemKey, Schema
-from projections.language.rules import CopyRule, GuardedCopyRule, ItemRule, LedgerRule, Rule, owned_on
+from projections.language.patterns import Pattern, are_apart
+from projections.language.rules import (
+    AggregateRule,
+    CopyRule,
+    GuardedCopyRule,
+    ItemRule,
+    LedgerRule,
+    Rule,
+    owned_on,
+    public_name,
+)
 from projections.language.syntax import seconds_of
+from projections.language.templates import KeyPattern, overlap
 
 if TYPE_CHECKING:
     from projections.language.models import Rules
@@ -58,16 +70,111 @@ class Program:
         """Compile a canonical document, as `loader.load(path).document()` makes it or as JSON holds it."""
         return cls(document)
 
+    @classmethod
+    def assembled(cls, packaged: Program, versions: Mapping[str, tuple[Mapping[str, Any], bool]]) -> Program:
+        """Return the program that runs these versions of rules, by name, with their documents and whether they are
+        published.
+
+        A version's document is that of `closed_document`. What no version has comes from the packaged rules. Where versions
+        define an entity differently, or under another name, the newest one has its name; the others are `alternates`, such
+        as `Post@1`.
+        """
+        return cls(cls.assemble(packaged.document, versions))
+
+    @staticmethod
+    def assemble(packaged: Mapping[str, Any], versions: Mapping[str, tuple[Mapping[str, Any], bool]]) -> dict[str, Any]:
+        """Return the document of `assembled`. `packaged` is of the packaged rules. Raises ValueError for a newer format."""
+        if any(document["format"] > packaged["format"] for document, _ in versions.values()):
+            raise ValueError("a package with a newer format of rules has registered a version")
+        tables: dict[str, Any] = dict(packaged["tables"])
+        entities: dict[str, Any] = {}
+        projections: dict[str, Any] = {}
+        newest_first = [*versions.items()][::-1]
+        # rules that record nothing first: only the others work with an alternate
+        for name, (document, published) in sorted(newest_first, key=lambda each: "." in each[0]):
+            tables |= {table: _merged(tables.get(table, form), form) for table, form in document["tables"].items()}
+            names = {entity: _place(entities, tables, entity, form) for entity, form in document["entities"].items()}
+            rule = {**document["rule"], "hold": not published}
+            projections[name] = _with_entities(rule, names)
+        projections = {name: projections[name] for name in versions}
+        whole = {"tables": tables, "entities": entities, "projections": projections, "retired": {}}
+        return {**packaged, **whole}
+
+    def closed_document(self, rule: str) -> dict[str, Any]:
+        """Return the document of a rule, as the registry keeps it: with the entities and tables that it uses."""
+        projection = self.document["projections"][rule]
+        names = {*projection["from"], into_of(projection)}
+        entities = {name: form for name, form in self.document["entities"].items() if name in names}
+        tables = {entity["table"] for entity in entities.values()}
+        return {
+            "format": self.document["format"],
+            "rule": projection,
+            "entities": entities,
+            "tables": {name: self.document["tables"][name] for name in sorted(tables)},
+            "guard_prefix": self.document["guard_prefix"],
+        }
+
+    @cached_property
+    def carries(self) -> Mapping[str, Callable[[Contributions], dict[str, Contributed]]]:
+        """By version of a rule that keeps what has expired: what it takes over of what other versions have kept.
+
+        That is what is defined as before: the amounts of the same measures, of the same sources and targets.
+        """
+        carries = {}
+        for name, rule in self.recorded.items():
+            others = [
+                (other, self._alike_slots(name, other))
+                for other, known in reversed([*self.recorded.items()])
+                if other != name and rule.expired == known.expired == "keep" and public_name(other) == public_name(name)
+            ]
+            if others:
+                carries[name] = partial(_carry, others)
+        return carries
+
+    def not_carried(self, version: str) -> list[str]:
+        """Return the attributes of a version that begin without what has expired under other versions that keep it."""
+        rule = self.recorded[version]
+        others = [
+            self._alike_slots(version, other) if rule.expired == known.expired else (lambda slot: False)
+            for other, known in self.recorded.items()
+            if other != version and known.expired == "keep" and public_name(other) == public_name(version)
+        ]
+        if not isinstance(rule, AggregateRule):
+            return list(rule.owned()) if others and not any(is_alike("n") for is_alike in others) else []
+        slots = {m.name: m.slot if m.evaluate or m.by or m.where else "n" for m in rule.measures}
+        return [name for name, slot in slots.items() if others and not any(is_alike(slot) for is_alike in others)]
+
+    def _alike_slots(self, name: str, other: str) -> Callable[[str], bool]:
+        """Return whether a slot of contributions means the same under two versions of a rule."""
+        rule, known = self.recorded[name], self.recorded[other]
+        forms = [self.document["projections"][version] for version in (name, other)]
+        actions = [form[kind_of(form)] for form in forms]
+        of = [
+            {
+                **{part: value for part, value in form.items() if part not in ABOUT},
+                kind_of(form): _without_limits(action),
+            }
+            for form, action in zip(forms, actions, strict=True)
+        ]
+        if not isinstance(rule, AggregateRule) or not isinstance(known, AggregateRule):
+            return lambda slot: of[0] == of[1]
+        if any(kind_of(form) != "aggregate" for form in forms) or of[0]["from"] != of[1]["from"]:
+            return lambda slot: False
+        if actions[0]["into"] != actions[1]["into"]:
+            return lambda slot: False
+        slots = [
+            {measure.slot: actions[side]["set"][measure.name] for measure in each.measures}
+            for side, each in enumerate((rule, known))
+        ]
+        alike = {slot for slot in slots[0] if slots[0][slot] == slots[1].get(slot)}
+        return lambda slot: slot == "n" or slot in alike
+
     @cached_property
     def model(self) -> Rules:
         """The rules as models, for tools. The engine does not load their classes, because of cold starts."""
         from projections.language.models import Rules
 
         return Rules.from_document(self.document)
-
-    def disabled(self, rule: str) -> bool:
-        """Return whether a rule has `enabled: false`. Then its mode is `shadow`."""
-        return rule in self.rules and not self.document["projections"][rule]["enabled"]
 
     @cached_property
     def within(self) -> Mapping[str, int]:
@@ -83,30 +190,47 @@ class Program:
 
     def guard(self, rule: str) -> str:
         """Return the name of the attribute that holds a rule's guard."""
-        return self.guard_prefix + rule
+        return self.guard_prefix + public_name(rule)
 
     def recognise(self, key: ItemKey, image: Image) -> Item | None:
-        """Return the item with its entity; None if it belongs to no entity."""
-        table, partition, sort = key
-        for entity, matches in self._recognisers.get(table, ()):
-            variables = matches[0](partition)
-            if variables is None:
-                continue
-            if len(matches) > 1:
-                more = matches[1](sort or "")
-                if more is None:
-                    continue
-                if not variables:
-                    variables = more
-                elif more:
-                    if any(variables.get(name, text) != text for name, text in more.items()):
-                        continue
-                    variables.update(more)
-            item = Item(entity, key, variables, image)
-            if entity.match is not None and not entity.match(values_to_recognise(item)):
-                continue
-            return item
-        return None
+        """Return the item with its entity; None if it belongs to no entity, or only to `alternates`."""
+        return _recognise(self._recognisers.get(key.table, ()), key, image)
+
+    def recognise_as(self, entity: Entity, key: ItemKey, image: Image) -> Item | None:
+        """Return the item with this entity; None if it belongs to another one."""
+        if entity.name in self.alternates:
+            return _recognise([self.alternates[entity.name]], key, image) if entity.table == key.table else None
+        item = self.recognise(key, image)
+        return item if item is not None and item.entity is entity else None
+
+    @cached_property
+    def alternates(self) -> Mapping[str, tuple[Entity, Sequence[Match]]]:
+        """By name: entities as older versions of rules define them. An item may belong to one of them beside its entity."""
+        return {
+            name: (entity, [pattern.match for pattern in entity.patterns])
+            for name, entity in self.entities.items()
+            if "@" in name
+        }
+
+    def alternative_items(self, key: ItemKey, image: Image | None) -> list[Item]:
+        """Return the item with each alternate that it belongs to."""
+        if image is None or not self.alternates:
+            return []
+        entities = (entity for entity, _ in self.alternates.values())
+        items = (self.recognise_as(entity, key, image) for entity in entities)
+        return [item for item in items if item is not None]
+
+    def evaluate(self, key: ItemKey, image: Image | None) -> Evaluated:
+        """Return the contributions of an item under all versions, whichever entity each of them takes it for."""
+        evaluated = self.contributions(self.recognise(key, image) if image is not None else None)
+        for item in self.alternative_items(key, image):
+            more = self.contributions(item)
+            evaluated = Evaluated(
+                {**evaluated.contributions, **more.contributions},
+                {**evaluated.payloads, **more.payloads},
+                [*evaluated.problems, *more.problems],
+            )
+        return evaluated
 
     def entities_at(self, key: ItemKey) -> list[Entity]:
         """Return the entities whose items can have this key, without regard to `match`."""
@@ -116,7 +240,8 @@ class Program:
         """Return the contributions of an item under all rules that the ledger records.
 
         It depends only on the item and the rules. If all contributions together exceed the limit of an entry, those of
-        earlier rules in the file come first; a rule whose contributions exceed the rest contributes nothing.
+        published rules come first, earlier ones in the file before others, then those of newer versions before older ones;
+        a rule whose contributions exceed the rest contributes nothing.
         """
         if item is None:
             return NOTHING
@@ -139,7 +264,9 @@ class Program:
         if item.entity.name in self._may_contribute_much:
             most = sum(bytes_at_most(targets, name) for name, targets in contributions.items())
             if most > ENTRY_BYTES:
-                refused = dict(_beyond_an_entry(contributions))
+                held = [name for name in contributions if self.rules[name].held]
+                order = [*(name for name in contributions if name not in held), *reversed(held)]
+                refused = dict(_beyond_an_entry({name: contributions[name] for name in order}))
                 contributions = {name: some for name, some in contributions.items() if name not in refused}
                 payloads = {place: payload for place, payload in payloads.items() if place[0] not in refused}
                 problems.extend(refused.items())
@@ -158,7 +285,11 @@ class Program:
     def _recognisers(self) -> Mapping[str, Sequence[tuple[Entity, Sequence[Match]]]]:
         """By table: its entities, each with the functions that read its key attributes."""
         return {
-            table: [(entity, [pattern.match for pattern in entity.patterns]) for entity in entities]
+            table: [
+                (entity, [pattern.match for pattern in entity.patterns])
+                for entity in entities
+                if "@" not in entity.name
+            ]
             for table, entities in self._by_table.items()
         }
 
@@ -166,12 +297,17 @@ class Program:
     def _by_table(self) -> Mapping[str, tuple[Entity, ...]]:
         return {name: tuple(e for e in self.entities.values() if e.table == name) for name in self.tables}
 
-    # Rules by kind, including shadow rules.
+    # Rules by kind, including held ones.
 
     @cached_property
     def recorded(self) -> Mapping[str, LedgerRule]:
         """By name: the rules that contribute to groups in the ledger."""
         return {name: rule for name, rule in self.rules.items() if isinstance(rule, LedgerRule)}
+
+    @cached_property
+    def published(self) -> Mapping[str, Rule]:
+        """By the rule's name: the rules, or their versions, that are published."""
+        return {public_name(name): rule for name, rule in self.rules.items() if not rule.held}
 
     @cached_property
     def guarded_copies(self) -> Mapping[str, GuardedCopyRule]:
@@ -188,7 +324,7 @@ class Program:
         """By name: the rules that keep attributes of a parent in its children."""
         return {name: rule for name, rule in self.rules.items() if isinstance(rule, EmbedRule)}
 
-    # Rules by entity. Shadow rules are included only if the ledger records them.
+    # Rules by entity. Held rules are included only if the ledger records them.
 
     @cached_property
     def ledger_rules(self) -> Mapping[str, tuple[LedgerRule, ...]]:
@@ -201,7 +337,7 @@ class Program:
         """By target entity: the rules that publish to its items, each once."""
         names = dict.fromkeys(rule.name for rule in chain.from_iterable(self.ledger_rules.values()))
         rules = [self.recorded[name] for name in names]
-        return grouped((rule for rule in rules if rule.writes_items), lambda rule: rule.into.name)
+        return grouped((rule for rule in writing(rules) if rule.writes_items), lambda rule: rule.into.name)
 
     @cached_property
     def embeds_from(self) -> Mapping[str, tuple[EmbedRule, ...]]:
@@ -262,18 +398,95 @@ class Program:
         """Whether keys of items that rules create can hold items of another kind."""
         return bool(self.created_with_match or self.copies_with_match)
 
-    def derived_attributes(self, entity: str, *, shadow: bool = True) -> frozenset[str]:
+    def derived_attributes(self, entity: str, *, held: bool = True) -> frozenset[str]:
         """Return the attributes that rules write on items of an entity, without guards, and without those of `copies_all`.
 
-        Without `shadow`, those of shadow rules are left out: they belong to the application.
+        Without `held`, those of held rules are left out: they belong to the application.
         """
         rules = self.rules.values()
-        return owned_on(entity, rules if shadow else writing(rules))
+        return owned_on(entity, rules if held else writing(rules))
+
+
+def _recognise(recognisers: Iterable[tuple[Entity, Sequence[Match]]], key: ItemKey, image: Image) -> Item | None:
+    """Return the item with the first of these entities that it belongs to."""
+    _, partition, sort = key
+    for entity, matches in recognisers:
+        variables = matches[0](partition)
+        if variables is None:
+            continue
+        if len(matches) > 1:
+            more = matches[1](sort or "")
+            if more is None:
+                continue
+            if not variables:
+                variables = more
+            elif more:
+                if any(variables.get(name, text) != text for name, text in more.items()):
+                    continue
+                variables.update(more)
+        item = Item(entity, key, variables, image)
+        if entity.match is not None and not entity.match(values_to_recognise(item)):
+            continue
+        return item
+    return None
+
+
+_UNREAD = ("required", "description")
+"""The parts of an entity on which no version of a rule depends."""
+
+
+def _merged(known: Mapping[str, Any], form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table as these rules know it, with what only the rules of a version know, such as a new index."""
+    return {**form, **known, "indexes": {**known["indexes"], **form["indexes"], **known["indexes"]}}
+
+
+def _place(entities: dict[str, Any], tables: Mapping[str, Any], name: str, form: Mapping[str, Any]) -> str:
+    """Add an entity, unless it is there, and return its name: `name@1` where another one has its name, or its items."""
+    meaning = {part: value for part, value in form.items() if part not in _UNREAD}
+    number, place = 0, name
+    while place in entities or (place == name and _shares_items(entities, tables, form)):
+        if place in entities and {n: value for n, value in entities[place].items() if n not in _UNREAD} == meaning:
+            return place
+        number += 1
+        place = f"{name}@{number}"
+    entities[place] = form
+    return place
+
+
+def _shares_items(entities: Mapping[str, Any], tables: Mapping[str, Any], form: Mapping[str, Any]) -> bool:
+    """Return whether an item could be of an entity and of one of these. The entities of one file have no common items."""
+    table = tables[form["table"]]
+
+    def patterns(of: Mapping[str, Any]) -> list[KeyPattern]:
+        return [KeyPattern.parse(of["key"][attribute], table["separator"]) for attribute in table["key"]]
+
+    def pattern(of: Mapping[str, Any]) -> Pattern | None:
+        return Pattern.parse(of["match"]) if "match" in of else None
+
+    ours = patterns(form)
+    return any(
+        other["table"] == form["table"]
+        and all(overlap(*pair) is not None for pair in zip(ours, patterns(other), strict=True))
+        and not are_apart(pattern(form), pattern(other))
+        for name, other in entities.items()
+        if "@" not in name
+    )
+
+
+def _with_entities(rule: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a rule with other names of entities."""
+    if all(name == place for name, place in names.items()):
+        return rule
+    kind = kind_of(rule)
+    action = rule[kind]
+    if isinstance(action, Mapping) and "into" in action:
+        action = {**action, "into": names[action["into"]]}
+    return {**rule, "from": {names[source]: parts for source, parts in rule["from"].items()}, kind: action}
 
 
 def writing(rules: Iterable[R]) -> list[R]:
-    """Return the rules without shadow rules."""
-    return [rule for rule in rules if rule.mode != "shadow"]
+    """Return the rules that are not held."""
+    return [rule for rule in rules if not rule.held]
 
 
 def grouped(rules: Iterable[R], by: Callable[[R], K]) -> Mapping[K, tuple[R, ...]]:
@@ -284,6 +497,31 @@ def grouped(rules: Iterable[R], by: Callable[[R], K]) -> Mapping[K, tuple[R, ...
     return {key: tuple(some) for key, some in found.items()}
 
 
+def _without_limits(action: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an action without the parts on which no contribution depends."""
+    return {part: value for part, value in action.items() if part not in ("limit", "as", "shards")}
+
+
+def _carry(others: Sequence[tuple[str, Callable[[str], bool]]], kept: Contributions) -> dict[str, Contributed]:
+    """Return what a version takes over of what the first of these others has kept, by target."""
+    for other, is_alike in others:
+        if other in kept:
+            carried = {target: _only(held, is_alike) for target, held in kept[other].items()}
+            return {target: held for target, held in carried.items() if held}
+    return {}
+
+
+def _only(held: Contributed, is_alike: Callable[[str], bool]) -> Contributed:
+    only: Contributed = {}
+    for slot, amount in held.items():
+        if slot in ("+", "%"):
+            if members := {member: value for member, value in amount.items() if is_alike(member.partition("|")[0])}:
+                only[slot] = members
+        elif is_alike(slot.lstrip("=#")):
+            only[slot] = amount
+    return only
+
+
 def _beyond_an_entry(contributions: Contributions) -> Iterator[tuple[str, str]]:
     """Yield the rules whose contributions exceed the limit of an entry, each with the reason."""
     left = ENTRY_BYTES
@@ -292,7 +530,7 @@ def _beyond_an_entry(contributions: Contributions) -> Iterator[tuple[str, str]]:
         if size <= left:
             left -= size
             continue
-        before = f", of which earlier rules in the file leave {left:,}" if left < ENTRY_BYTES else ""
+        before = f", of which other rules, or versions of them, leave {left:,}" if left < ENTRY_BYTES else ""
         yield (
             name,
             f"contributions to {len(targets):,} targets take {size:,} bytes; the limit of one item is "

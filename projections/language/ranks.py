@@ -152,9 +152,6 @@ class RankRule(LedgerRule):
                 group += part
         return contributed, {}
 
-    def counts_in(self, target: str) -> bool:
-        return target.startswith(self.scale.group(range_of(target)[0], ()))
-
     def scores(self, contributed: Mapping[str, Contributed]) -> dict[str, list[Decimal]]:
         """Return the scores that contributions count, by the encoded key of the board, the least first."""
         by_board: dict[str, list[Decimal]] = {}

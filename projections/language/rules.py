@@ -36,9 +36,6 @@ MOST_VALUES = 100
 REST = "*"
 """The key of the values that a `counts` does not list."""
 
-MOST_KEPT = 40
-"""The most different values that one item with `expired: keep` contributes to one target: they settle in one transaction."""
-
 Condition = Callable[[Resolve], bool]
 Render = Callable[[Resolver], str | None]
 Evaluate = Callable[[Resolve], Value | None]
@@ -120,6 +117,16 @@ def _ancestors(path: str, separator: str) -> Iterator[str]:
         start = end + len(separator)
 
 
+def version_name(rule: str, number: int) -> str:
+    """Return the name of a version of a rule, such as `likes.3`. No rule can have such a name."""
+    return f"{rule}.{number}"
+
+
+def public_name(version: str) -> str:
+    """Return the name of the rule, by the name of one of its versions or its own."""
+    return version.partition(".")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """The properties of all kinds."""
@@ -134,6 +141,7 @@ class Rule:
     """Whether it writes to items of `into`; a `rank` only names its groups after their keys."""
 
     name: str
+    """That of the file; in a program of the registry, the name of the version where the ledger records the rule."""
     kind: str
     source: Entity
     """The entity whose items this variant of the rule reads: a rule with several sources has one variant for each."""
@@ -145,7 +153,8 @@ class Rule:
     bind: tuple[tuple[str, Render], ...]
     each: Each | None
     expired: str | None
-    mode: str
+    held: bool
+    """Whether it is not to be published; in a registry's program: whether it is not published."""
     fingerprint: str
 
     @property
@@ -299,13 +308,6 @@ class LedgerRule(Rule):
                 held[text, member] = payload
         for text in merged:
             check_merged(contributed[text])
-        if self.expired == "keep":
-            for held_there in contributed.values():
-                if len(held_there.get("%", ())) > MOST_KEPT:
-                    raise BadInput(
-                        f"its elements have {len(held_there['%'])} different values for one target, and with "
-                        f"`expired: keep` an item may have {MOST_KEPT}; shorten the list, or use `expired: retract`"
-                    )
         return contributed, held
 
     def _contribution(self, resolve: Resolve, position: int) -> tuple[Contributed, Mapping[str, Image]]:
@@ -315,10 +317,6 @@ class LedgerRule(Rule):
     def shards_of(self, target: str) -> int:
         """Return over how many ledger items a group is spread."""
         return 1
-
-    def counts_in(self, target: str) -> bool:
-        """Return whether it contributes to a group, which an earlier version of the rule may have left."""
-        return True
 
     @property
     @abstractmethod

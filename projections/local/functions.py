@@ -12,7 +12,6 @@ from typing import Any
 
 from projections.aws.wiring import StreamHandler
 from projections.engine.processor import Processor
-from projections.engine.registry import LIVE, RuleState
 from projections.engine.rejections import Rejected
 from projections.engine.running import Pacer, Run, one_by_one
 from projections.engine.stages import Outcome
@@ -93,7 +92,7 @@ class Functions:
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
         queue: LocalQueue | None = None,
-        new_rules: RuleState = LIVE,
+        filled: bool = True,
         writes_per_second: float = WRITES_PER_SECOND,
     ) -> None:
         self.queue = LocalQueue() if queue is None else queue
@@ -111,7 +110,7 @@ class Functions:
             chance=chance,
             tasks=tasks,
             pace=pacer,
-            new_rules=new_rules,
+            filled=filled,
         )
         self._stream = StreamHandler(processor, quarantine=quarantine, observe=observe, pacer=pacer)
         self._worker = WorkerHandler(
@@ -123,7 +122,7 @@ class Functions:
             run=run,
             sleep=sleep,
             chance=chance,
-            new_rules=new_rules,
+            filled=filled,
             now=lambda: datetime.fromtimestamp(clock(), UTC),
         )
 

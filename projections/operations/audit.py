@@ -90,7 +90,7 @@ class _Place:
     `items` counts the application's items since the round began. A round verifies all tables once.
     """
 
-    program: str
+    rules: str
     segments: int
     table: int = 0
     segment: int = 0
@@ -121,7 +121,7 @@ class AuditHandler:
 
     def __init__(
         self,
-        program: Program,
+        packaged: Program,
         store: Store,
         *,
         items: int = ITEMS,
@@ -134,7 +134,9 @@ class AuditHandler:
         page: int = _PAGE,
         margin: float = MARGIN,
     ) -> None:
-        self._program = program
+        self._packaged = packaged
+        self._rules = ""
+        """What identifies the rules that are verified: with others, the round begins again."""
         self._store = store
         self._items = items
         self._segments = segments
@@ -158,12 +160,14 @@ class AuditHandler:
         return {"items": audited.items, "drift": len(audited.drifts), "skipped": audited.skipped}
 
     def _audit(self, remaining: Callable[[], float]) -> Audited:
-        snapshot = Registry(self._program, self._store).read()
+        registry = Registry(self._packaged, self._store, filled=False)
+        snapshot = registry.read()
         if snapshot is None:
             return self._skip("the ledger is empty: no function has used it yet")
-        if snapshot.program != self._program.fingerprint:
-            return self._skip("the active rules are not the rules of this function")
-        scope = Scope(self._program, snapshot)
+        snapshot = registry.readable(snapshot)
+        program = registry.program(snapshot)
+        self._rules = " ".join([program.fingerprint, *sorted(version.name for version in snapshot.active.values())])
+        scope = Scope(program, snapshot)
         item = self._store.get(AUDIT)
         place = self._place(item)
         round_ = _Round(self, scope, place, lambda: remaining() - self._margin)
@@ -189,9 +193,9 @@ class AuditHandler:
     def _place(self, item: Image | None) -> _Place:
         if item is not None and "place" in item:
             place = _Place.read(item["place"]["S"])
-            if place.program == self._program.fingerprint and place.segments == self._segments:
+            if place.rules == self._rules and place.segments == self._segments:
                 return place
-        return _Place(self._program.fingerprint, self._segments)
+        return _Place(self._rules, self._segments)
 
     def _end(self, item: Image | None, place: _Place, round_: _Round) -> Audited:
         """Record the position of the next run, unless another run did."""
@@ -240,7 +244,7 @@ class _Round:
                 continue
             drift = suspect.drift or verdict == DRIFT or (look.steady and suspect.looks >= _MOST_LOOKS)
             if drift:
-                self.drifts += finding.drifts
+                self.drifts += (replace(each, rule=self._scope.shown_name(each.rule)) for each in finding.drifts)
             elif suspect.looks >= _MOST_LOOKS:
                 continue  # it changes constantly; the next round finds it again
             self._place.suspects.append(_Candidate(suspect.subject, look, suspect.looks + 1, drift))

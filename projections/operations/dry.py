@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from projections.engine.guards import Guards, Identity
 from projections.engine.ledger_items import LEDGER
-from projections.engine.registry import FILLING, LIVE, RETIRING, RegistrySnapshot
+from projections.engine.registry import RegistrySnapshot
 from projections.engine.running import slices
 from projections.engine.store import (
-    Action,
-    Check,
     Delete,
     Image,
     ItemKey,
@@ -37,6 +35,7 @@ from projections.engine.store import (
 from projections.errors import ConditionFailed, StoreError
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
+from projections.language.rules import public_name
 from projections.language.values import plain, same
 from projections.stores.condition_expressions import holds
 from projections.stores.limits import TRANSACTIONAL, cost_of, item_size, read_units, write_units
@@ -51,10 +50,8 @@ _LEDGER: Mapping[Role, str] = {
     "entry": "entries",
     "forget": "entries",
     "group": "groups",
-    "extreme": "groups",
     "counter": "groups",
     "shards": "groups",
-    "rebuild": "groups",
     "member": "members",
     "sweep": "members",
 }
@@ -69,7 +66,7 @@ def counted_as(write: Write) -> str:
     purpose = write.purpose
     if write.key.table == LEDGER:
         return _LEDGER.get(purpose.kind, "")
-    return purpose.rules[0] if purpose.rules and purpose.kind != "restore" else ""
+    return public_name(purpose.rules[0]) if purpose.rules and purpose.kind != "restore" else ""
 
 
 class _Withholding(WrappedStore):
@@ -116,7 +113,7 @@ class Cautious(_Withholding):
         self._count([write])
         return removed
 
-    def transact(self, writes: Sequence[Action]) -> None:
+    def transact(self, writes: Sequence[Write]) -> None:
         self._pace(len(writes))
         self._store.transact(writes)
         self._count(writes)
@@ -127,11 +124,9 @@ class Cautious(_Withholding):
         self._count([write for write, answer in zip(writes, answers, strict=True) if answer is None])
         return answers
 
-    def _count(self, writes: Sequence[Action]) -> None:
+    def _count(self, writes: Sequence[Write]) -> None:
         names = []
         for write in writes:
-            if isinstance(write, Check):
-                continue
             about = counted_as(write)
             if write.key.table == LEDGER:
                 names.append(about)
@@ -173,8 +168,9 @@ class Adoption:
     def __init__(self, program: Program, before: RegistrySnapshot | None) -> None:
         self._program = program
         self._guards = Guards(program, before.identity if before is not None else Identity("", (b"",)))
-        rules = before.rules if before is not None else {}
-        self._known = {name.partition("@")[0] for name, entry in rules.items() if entry.state in (LIVE, RETIRING)}
+        versions = before.versions.values() if before is not None else ()
+        self._known = {version.rule for version in versions if version.promoted}
+        self._rules = {public_name(name) for name in program.rules}
         self._lock = threading.Lock()
         self.changed: Counter[str] = Counter()
         self.examples: dict[str, list[ValueChange]] = {}
@@ -187,7 +183,7 @@ class Adoption:
         """
         if rule in self._program.on_items:
             return rule not in self._known
-        return rule in self._program.rules and self._guards.read(rule, key, image) is None
+        return rule in self._rules and self._guards.read(rule, key, image) is None
 
     def record_write(self, rule: str, key: ItemKey, before: Image, after: Image) -> None:
         """Record what a write of a rule would change on an item."""
@@ -212,7 +208,6 @@ def compute(
     after: RegistrySnapshot,
     adoption: Adoption,
     *,
-    only: tuple[str, ...] = (),
     threads: int = 4,
     report: Callable[[str, int], None] = lambda what, items: None,
 ) -> None:
@@ -220,9 +215,7 @@ def compute(
 
     Reads the tables of these rules once. `after` is the registry as the backfill would write it. Raises Transient.
     """
-    names = [
-        name for name, rule in program.recorded.items() if after.state(rule) == FILLING and (not only or name in only)
-    ]
+    names = [name for name, rule in program.recorded.items() if after.state(rule) == "filling"]
     if not names:
         return
     # not above: the worker does not need them
@@ -241,10 +234,9 @@ def _note(drifts: list[Drift], store: Store, adoption: Adoption) -> None:
     keys = {drift.target: decode_key(drift.target) for drift in drifts}
     images: Mapping[Any, Image] = store.get_many(list(keys.values()))
     for drift in drifts:
-        image = images.get(keys[drift.target], {})
-        if drift.attribute in image and adoption.by_hand(drift.rule, keys[drift.target], image):
-            key = encode_key(keys[drift.target])
-            adoption.add(drift.rule, ValueChange(key, drift.attribute or "", drift.actual, drift.expected))
+        image, rule = images.get(keys[drift.target], {}), public_name(drift.rule)
+        if drift.attribute in image and adoption.by_hand(rule, keys[drift.target], image):
+            adoption.add(rule, ValueChange(drift.target, drift.attribute or "", drift.actual, drift.expected))
 
 
 class DryStore(_Withholding):
@@ -294,11 +286,11 @@ class DryStore(_Withholding):
         with self._lock:
             return self._rehearse(write)
 
-    def transact(self, writes: Sequence[Action]) -> None:
+    def transact(self, writes: Sequence[Write]) -> None:
         with self._lock:
             for write in writes:
                 self.done["write units"] += TRANSACTIONAL * write_units(_size(write))
-                if not isinstance(write, Check) and (about := counted_as(write)):
+                if about := counted_as(write):
                     self.done[about] += 1
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
@@ -337,5 +329,5 @@ def _read_units(images: Iterable[Image]) -> int:
     return int(read_units(sum(map(item_size, images))))
 
 
-def _size(write: Action) -> int:
+def _size(write: Write) -> int:
     return item_size({**write.set, **write.add}) if isinstance(write, Update) else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -17,25 +17,13 @@ from types import MappingProxyType
 from typing import Any
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.rebuild import Note, notes
-from projections.engine.registry import (
-    FILLING,
-    LIVE,
-    PROVISIONAL,
-    RETIRING,
-    SHADOW,
-    WITHOUT,
-    Registry,
-    RegistrySnapshot,
-)
+from projections.engine.registry import Registry, RegistrySnapshot, Version
 from projections.engine.rivals import QUIET, Rival, rivals
 from projections.engine.store import Store, all_items
 from projections.language.program import Program
-from projections.language.rules import Rule
 from projections.operations.audit import AUDIT
-from projections.operations.backfill.progress import MOST_SECONDS, Example, Progress, Run, examples_in
+from projections.operations.backfill.progress import MOST_SECONDS, STANDBY_SECONDS, Example, Progress, Run, examples_in
 from projections.operations.dry import MOST_EXAMPLES
-from projections.operations.verify.verify_scope import DISABLED
 
 RIVAL = "other ledger"
 """The subject of findings about rivals."""
@@ -70,12 +58,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LedgerStatus:
-    """What the ledger records: the registry's epoch (None if no function has worked with it), the state of each rule, and
-    findings about rules, backfills, rebuilds and the audit.
+    """What the ledger records: the registry's epoch (None if no function has worked with it), the state of each version, and
+    findings about rules, backfills and the audit.
     """
 
     epoch: int | None
-    rules: Mapping[str, str]
+    versions: Mapping[str, str]
     findings: tuple[Finding, ...]
 
 
@@ -84,24 +72,22 @@ def ledger(
     store: Store,
     now: datetime,
     *,
-    deployed: bool = False,
     stack: str | None = None,
     schedule: str | None = None,
     since: datetime | None = None,
 ) -> LedgerStatus:
-    """Read and judge what the ledger records. `deployed` is as in `rules`, `schedule` and `since` are as in `audit`."""
-    registry = Registry(program, store)
+    """Read and judge what the ledger records. `schedule` and `since` are as in `audit`."""
+    registry = Registry(program, store, filled=False)
     snapshot = registry.read()
-    rule_states = states(program, snapshot, registry.definition) if snapshot is not None else {}
     run = Progress(store).run()
     findings = [
-        *rules(program, snapshot, rule_states, registry.definition, deployed=deployed, stack=stack),
-        backfill(run, read_notes(store, run) if run is not None else None, snapshot, now, stack=stack),
-        *rebuilds(list(notes(store)), now, stack=stack),
+        *rules(program, snapshot, now, stack=stack),
+        backfill(run, read_notes(store, run) if run is not None else None, now, stack=stack),
         *others(snapshot.ledger if snapshot is not None else "", list(rivals(store)), now, stack=stack),
         audit(store.get(AUDIT), now, stack=stack, schedule=schedule, since=since),
     ]
-    return LedgerStatus(snapshot.epoch if snapshot is not None else None, rule_states, tuple(findings))
+    states = {name: version.state for name, version in snapshot.versions.items()} if snapshot is not None else {}
+    return LedgerStatus(snapshot.epoch if snapshot is not None else None, states, tuple(findings))
 
 
 def command(text: str, stack: str | None) -> str:
@@ -113,41 +99,11 @@ def command(text: str, stack: str | None) -> str:
 # Rules
 
 
-def states(
-    program: Program, snapshot: RegistrySnapshot, definition: Callable[[str], Mapping[str, Any] | None]
-) -> dict[str, str]:
-    """Return the state of each rule in the registry, `shadow` or `disabled` for those that publish nothing.
-
-    The mode of a rule whose active version is not that of `program` is in its `definition`, as the registry keeps it.
-    """
-    by_rule: dict[str, str] = {name: known.state for name, known in snapshot.rules.items()}
-    for name, known in snapshot.rules.items():
-        if known.state != LIVE:
-            continue
-        rule = program.rules.get(name)
-        if rule is not None and rule.fingerprint == known.fingerprint:
-            mode: str | None = rule.mode
-        else:
-            mode = ((definition(name) or {}).get("rule") or {}).get("mode")
-        if mode == SHADOW:
-            by_rule[name] = DISABLED if program.disabled(name) else SHADOW
-    return by_rule
-
-
 def rules(
-    program: Program,
-    snapshot: RegistrySnapshot | None,
-    states: Mapping[str, str],
-    definition: Callable[[str], Mapping[str, Any] | None],
-    *,
-    deployed: bool = False,
-    stack: str | None = None,
+    program: Program, snapshot: RegistrySnapshot | None, now: datetime, *, stack: str | None = None
 ) -> Iterator[Finding]:
-    """Compare the registry with rules: those that functions run (`deployed`), or those of a file.
-
-    `definition` is that of the registry.
-    """
-    backfill = command("backfill", stack)
+    """Compare the versions in the registry, which functions work with, with the rules of a file."""
+    apply = command("apply RULES", stack)
     if snapshot is None:
         yield Finding(
             "rules",
@@ -156,102 +112,66 @@ def rules(
             "Deploy, and write an item; or name the right table with --ledger.",
         )
         return
-    numbers = Counter(state for state in states.values() if state != PROVISIONAL)  # those are reported below
+    numbers = Counter(version.state for version in snapshot.versions.values())
     counted = ", ".join(f"{number} {state}" for state, number in sorted(numbers.items())) or "no rules"
     yield Finding("rules", FINE, f"epoch {snapshot.epoch}: {counted}")
-    if snapshot.is_outdated(program) and deployed:
-        yield Finding(
-            "deployed rules",
-            ACT,
-            "are older than the active rules: the functions refuse every batch",
-            f"Deploy the newer rules, or run {backfill} to activate the deployed ones again.",
-        )
-    elif snapshot.is_outdated(program):
-        yield Finding(
-            "rule file",
-            LOOK,
-            "these rules are older than the active rules",
-            f"Name the deployed rule file with --rules. Or run {backfill} to activate these rules again.",
-        )
-    elif snapshot.program != program.fingerprint:
-        yield from _not_active(program, snapshot, deployed, backfill)
-    for name, rule in program.rules.items():
-        known_as = snapshot.active.get(name)
-        if program.disabled(name) and (deployed or (known_as is not None and known_as.fingerprint == rule.fingerprint)):
-            says = f"disabled: it publishes nothing, and the values that it wrote stay{_about(program, name)}"
-            yield Finding(f"rule {name}", FINE, says)
-    for name, known in sorted(snapshot.rules.items()):
-        plain, _, former = name.partition("@")
-        about, current = _about(program, plain), program.rules.get(name)
-        if known.state == FILLING:
-            yield Finding(f"rule {name}", LOOK, f"filling: {_filling(snapshot, current)}{about}", f"Run {backfill}.")
-        elif known.state == RETIRING:
-            todo = f"Run {backfill}; with --allow-delete if it reports withheld deletions."
-            if known.fingerprint == WITHOUT:
-                says = "records that functions without this rule processed are not corrected yet"
-            elif stay := _stay(definition(name)):
-                says = f"{'its former version' if former else 'retired: it'} is still in the ledger; {stay}"
-                todo = f"Run {backfill}."
-            else:
-                says = f"{'values of its former version' if former else 'retired: its values'} are not removed yet"
-            yield Finding(f"rule {plain}", LOOK, says + about, todo)
-    for name, tried in sorted(snapshot.provisional(program).items()):
-        worked = "without this rule" if tried.fingerprint == WITHOUT else "with another version of this rule"
-        yield Finding(
-            f"rule {name}",
-            ACT,
-            f"functions have worked {worked}, which is not active{_about(program, name)}",
-            f"Run {backfill} with the rules that you want to keep: it corrects what the other functions recorded.",
-        )
+    yield from _of_file(program, snapshot, apply)
+    for version in snapshot.versions.values():
+        says, todo, level = _of_version(version, now, apply, stack)
+        if says:
+            yield Finding(
+                f"rule {version.name}", level, f"{version.state}: {says}{_about(program, version.rule)}", todo
+            )
 
 
-def _stay(definition: Mapping[str, Any] | None) -> str:
-    """Return why a backfill removes no values of a retiring rule; empty if it removes them."""
-    rule = definition["rule"] if definition is not None else {}
-    if rule.get("mode") == SHADOW:
-        return "a backfill removes no values, because it was in shadow mode or disabled"
-    return "its values stay, because it has `once`" if rule.get("once") else ""
+def _of_version(version: Version, now: datetime, apply: str, stack: str | None) -> tuple[str, str, str]:
+    """Return what an operator should know of a version, what to do, and the level; empty texts if there is nothing."""
+    since = f", since {duration(max(0.0, now.timestamp() - version.changed))}" if version.changed else ""
+    match version.state:
+        case "filling":
+            says = f"it publishes nothing until all items have been read{since}"
+            return says, f"Run {apply}: it fills and publishes it.", LOOK
+        case "ready" if version.held:
+            return f"complete, and held: it publishes nothing{since}", "", FINE
+        case "standby" if version.held:
+            return f"held: it publishes nothing, and the values that it has published stay{since}", "", FINE
+        case "ready":
+            return f"complete, and not published{since}", f"Run {command(f'promote {version.rule}', stack)}.", LOOK
+        case "active" if version.unfinished:
+            says = f"its promotion is not complete: some items may lack its values, or show another version{since}"
+            return says, f"Run {apply}: it goes on; with --allow-delete if it reports withheld deletions.", LOOK
+        case "standby":
+            says = f"replaced, and maintained{since}: {command(f'rollback {version.rule}', stack)} publishes it again"
+            kept = now.timestamp() - version.changed <= STANDBY_SECONDS
+            return says + ("" if kept else ". The end of the next backfill removes it"), "", FINE
+        case "leaving":
+            todo = f"Run {apply}; with --allow-delete if it reports withheld deletions."
+            return f"values that it has written are not removed yet{since}", todo, LOOK
+        case "stale":
+            says = f"a function could not read it, because its package is older{since}. Its values stay as they are"
+            return says, f"Deploy the current package to all functions, then run {apply}.", ACT
+        case _:
+            return "", "", FINE
+
+
+def _of_file(program: Program, snapshot: RegistrySnapshot, apply: str) -> Iterator[Finding]:
+    """Compare the rules of a file with those that are published, filling or ready."""
+    known = {v.rule: v.fingerprint for v in snapshot.maintained if v.state != "standby" or v.held}
+    kinds = {
+        "new": [n for n, rule in program.rules.items() if n not in known and (rule.recorded or not rule.held)],
+        "changed": [n for n, rule in program.rules.items() if n in known and known[n] != rule.fingerprint],
+        "missing": [name for name in known if name not in program.rules],
+    }
+    differs = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)
+    if differs:
+        todo = f"Run {apply} to apply this file. Or name the applied one with --rules."
+        yield Finding("rule file", LOOK, f"it is not what the functions work with ({differs})", todo)
 
 
 def _about(program: Program, rule: str) -> str:
     """Return the owner and the description of a rule, for the end of a sentence about it; empty without them."""
     about = program.about(rule)
     return f" ({about})" if about else ""
-
-
-def _filling(snapshot: RegistrySnapshot, rule: Rule | None) -> str:
-    if rule is not None and rule.mode == SHADOW:
-        return "the ledger lacks the items that existed before this rule"
-    if rule is not None and snapshot.publishes(rule):
-        return "the rule has not processed items that existed before it"
-    return "it publishes nothing until its backfill is complete"
-
-
-def _not_active(program: Program, snapshot: RegistrySnapshot, deployed: bool, backfill: str) -> Iterator[Finding]:
-    subject = "deployed rules" if deployed else "rule file"
-    known = snapshot.active
-    changed = [n for n, rule in program.rules.items() if n in known and known[n].fingerprint != rule.fingerprint]
-    silent = [name for name in changed if deployed and program.disabled(name)]  # no backfill is needed for that
-    kinds = {
-        "new": [name for name in program.rules if name not in known],
-        "changed": [name for name in changed if name not in silent],
-        "retired": [name for name in program.retired if name in known],
-    }
-    differs = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)
-    says = f"{'are' if deployed else 'these rules are'} not active ({differs or 'other definitions'})"
-    missing = sorted(name for name in known if name not in program.rules and name not in program.retired)
-    if missing:  # a backfill refuses to begin before this is corrected
-        yield Finding(
-            subject,
-            ACT,
-            f"{'lack' if deployed else 'lacks'} active rules: {', '.join(missing)}",
-            f"Add `retired: {{{missing[0]}: keep}}` to keep its values, or `remove` instead of `keep` to remove them.",
-        )
-    todo = f"{'Deploy the corrected rules, then run' if missing else 'Run'} {backfill} to activate them."
-    if not deployed:
-        todo = f"Deploy these rules, then run {backfill}. Or name the deployed rule file with --rules."
-    if differs or not silent:
-        yield Finding(subject, LOOK, says, todo)
 
 
 # Backfills
@@ -287,7 +207,6 @@ def read_notes(store: Store, run: Run) -> Noted:
 def backfill(
     run: Run | None,
     notes: Noted | None,
-    snapshot: RegistrySnapshot | None,
     now: datetime,
     *,
     stack: str | None = None,
@@ -295,7 +214,7 @@ def backfill(
     """Judge the newest backfill by its notes."""
     if run is None or notes is None:
         return Finding("backfill", FINE, "none so far; needed only for items that existed before the rules")
-    which = f"of {', '.join(run.rules)}, " if run.rules else ""
+    which = f"of {', '.join(run.versions)}, " if run.versions else ""
     if run.done:
         problems = _problems_left(notes.counts)
         ended = f"{which}completed {_ago(run.ended, now)}"
@@ -311,47 +230,23 @@ def backfill(
         also = "; --allow-delete makes the withheld deletions" if "withheld" in problems else ""
         todo += f"{also}. This warning remains until a backfill finds none."
         return Finding("backfill", LOOK, f"{ended}; {problems}", todo, examples=notes.rejected)
-    if snapshot is not None and run.program != snapshot.program:
-        return Finding(
-            "backfill", FINE, f"{which}started {_ago(run.began, now)}, abandoned because other rules are active"
-        )
     age = (now - datetime.fromisoformat(run.began)).total_seconds()
     if age > MOST_SECONDS:
         says = f"{which}started {_ago(run.began, now)}, phase {run.phase}, not complete"
         todo = f"Run {command('backfill', stack)}: it starts a new one, because this one is older than 24 hours."
         return Finding("backfill", LOOK, says, todo, age)
-    if run.ready > now.timestamp():
-        progress = f"waits {run.ready - now.timestamp():.0f} s until functions with the former rules have ended"
-    else:
-        progress = f"phase {run.phase}: {notes.items:,} items read, {notes.done} segments done"
+    progress = f"phase {run.phase}: {notes.items:,} items read, {notes.done} segments done"
     todo = "Wait if it runs, in the worker or in a terminal. Otherwise run the same command again: it continues."
     return Finding("backfill", LOOK, f"{which}started {_ago(run.began, now)}, {progress}", todo)
-
-
-def rebuilds(notes: Sequence[Note], now: datetime, *, stack: str | None = None) -> Iterator[Finding]:
-    """Yield a finding if rebuilds of groups were started and have not ended."""
-    if not notes:
-        return
-    oldest = max(0.0, now.timestamp() - min(note.at for note in notes))
-    rule, target = min(notes, key=lambda note: note.at).target
-    groups = "1 group" if len(notes) == 1 else f"{len(notes):,} groups"
-    yield Finding(
-        "rebuilds",
-        LOOK if oldest < _VERY_LATE else ACT,
-        f"the rebuild of {groups} has not ended, such as {target} (rule {rule}), started {_duration(oldest)} ago. "
-        "These values are not updated until it ends",
-        f"Wait if a repair or a backfill runs. Otherwise run {command('verify --repair', stack)}.",
-        oldest,
-    )
 
 
 def others(own: str, rivals: Sequence[Rival], now: datetime, *, stack: str | None = None) -> Iterator[Finding]:
     """Yield a finding for each other ledger that replaced guards of ours within the last 7 days."""
     for rival in rivals:
         seen, gone = max(0.0, now.timestamp() - rival.seen), rival.is_quiet(now.timestamp())
-        does = f"guards stay until none is seen for {_duration(QUIET)}" if rival.left == 0 else "guards are corrected"
+        does = f"guards stay until none is seen for {duration(QUIET)}" if rival.left == 0 else "guards are corrected"
         verb = "replaced" if gone else "replaces"
-        says = f"ledger {rival.ledger} {verb} guards of this ledger ({own}), last {_duration(seen)} ago"
+        says = f"ledger {rival.ledger} {verb} guards of this ledger ({own}), last {duration(seen)} ago"
         correct = f"run {command('backfill --restart', stack)}"
         if gone:
             yield Finding(RIVAL, LOOK, says, f"If that stack is gone, {correct} to correct its values.", seen)
@@ -389,7 +284,7 @@ def lag(seconds: float | None) -> Finding:
     """Judge the iterator age."""
     if seconds is None:
         return Finding("lag", FINE, "CloudWatch reports no records in the last 15 minutes")
-    says = f"records are {_duration(seconds)} old when they are processed"
+    says = f"records are {duration(seconds)} old when they are processed"
     if seconds < _LATE:
         return Finding("lag", FINE, says, value=seconds)
     todo = "Check the function's log for throttling or a batch that keeps failing; raise ParallelizationFactor."
@@ -457,7 +352,7 @@ def audit(
         says = "has not run yet" + (f" ({schedule})" if schedule else "")
         if (now - since).total_seconds() <= late:
             return Finding("audit", FINE, says)
-        ago = _duration((now - since).total_seconds())
+        ago = duration((now - since).total_seconds())
         return Finding("audit", LOOK, f"{says}; the stack was created {ago} ago", todo)
     last = json.loads(item["audit"]["S"])
     items, drift, at = int(last["items"]), int(last["drift"]), str(last["time"])
@@ -593,10 +488,10 @@ def alarms(every: Sequence[Mapping[str, Any]]) -> Finding:
 
 
 def _ago(time: str, now: datetime) -> str:
-    return f"{_duration(max(0.0, (now - datetime.fromisoformat(time)).total_seconds()))} ago"
+    return f"{duration(max(0.0, (now - datetime.fromisoformat(time)).total_seconds()))} ago"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {word}"

@@ -16,22 +16,23 @@ from typing import Any, NamedTuple, Protocol
 from projections.engine.budget import Refresh
 from projections.engine.embeds import SETTLE_SECONDS, Push
 from projections.engine.goals import DiscardedRecord
-from projections.engine.groups import Generations
 from projections.engine.refresh import Refresher
-from projections.engine.registry import Registry, RegistrySnapshot
+from projections.engine.registry import Registry
 from projections.engine.rejections import internal_reason
-from projections.engine.running import Counters, Deadline, Run, one_by_one
+from projections.engine.running import Counters, Deadline, Reload, Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
+from projections.engine.value_counters import ValueCounters
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient, UsageError
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.operations.failed_messages import FailedMessage
-from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.quarantine import complaint
 from projections.operations.tasks import BackfillTask, Task
 
 _AT_ONCE = 100
 """Items refreshed together: as many as one request can read."""
+
+_MOST_TRIES = 5
 
 _SECONDS = 120.0
 """How long throttled requests are retried for the items refreshed together, and for each page of a push."""
@@ -56,31 +57,16 @@ class Answer:
             reasons.append(reason)
 
 
-def active_rules(program: Program, store: Store) -> RegistrySnapshot:
-    """Return the registry if these rules are active. Raises UsageError if they are not."""
-    snapshot = Registry(program, store).read()
-    if snapshot is None:
-        raise UsageError("the ledger has no rules: no function has used it. Check that --ledger names the right table")
-    if snapshot.program != program.fingerprint:
-        older = "older than the active ones" if snapshot.is_outdated(program) else "not active"
-        raise UsageError(
-            f"these rules are {older}. Name the deployed rule file with --rules, or deploy these rules and activate them "
-            "with `projections backfill`"
-        )
-    return snapshot
-
-
 class Redrive:
     """Redrives messages. `send` gets pushes and dead letters; without it, pushes are made here, however long they take.
 
     `run` runs refreshes of single items, `pace` is called before writes to children with their number. `items` counts
-    refreshed items, `pushes` the pushes made or sent. It writes under leases, unless it is `dry`: then its store writes
-    nothing.
+    refreshed items, `pushes` the pushes made or sent.
     """
 
     def __init__(
         self,
-        program: Program,
+        packaged: Program,
         store: Store,
         *,
         send: TaskSender | None = None,
@@ -89,9 +75,8 @@ class Redrive:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.time,
-        dry: bool = False,
     ) -> None:
-        self._program = program
+        self._registry = Registry(packaged, store, filled=False, now=now)
         self._store = store
         self._send = send
         self._run = run
@@ -99,34 +84,29 @@ class Redrive:
         self._clock = clock
         self._sleep = sleep
         self._now = now
-        self._dry = dry
-        self._fenced: Store = store
-        self._generations = Generations()
+        self._values = ValueCounters()
         self.counters = Counters()
         self.items = 0
         self.pushes = 0
 
     def work(self, messages: Iterable[FailedMessage]) -> list[Answer]:
-        """Redrive messages. Raises UsageError if other rules are active, Replaced if they change, and Misconfigured."""
-        snapshot = active_rules(self._program, self._store)
-        if self._dry:
-            return self._work(messages, snapshot)
-        with Fenced(self._store, snapshot, "redrive", clock=self._now) as self._fenced:
-            return self._work(messages, snapshot)
-
-    def _work(self, messages: Iterable[FailedMessage], snapshot: RegistrySnapshot) -> list[Answer]:
+        """Redrive messages. Raises UsageError if there is no registry, and Misconfigured."""
+        if self._registry.read() is None:
+            raise UsageError(
+                "the ledger has no rules: no function has used it. Check that --ledger names the right table"
+            )
         answers = [Answer(message) for message in messages]
         contents = _together(message for message in (answer.message for answer in answers) if not message.unusable)
         problems: dict[ItemKey, list[str]] = {}
         keys = list(contents.known)
         for start in range(0, len(keys), _AT_ONCE):
-            problems |= self._items(keys[start : start + _AT_ONCE], contents, snapshot)
+            problems |= self._items(keys[start : start + _AT_ONCE], contents)
         for answer in answers:
             message = answer.message
             if message.unusable:
                 answer.keep("", message.unusable)
             elif message.task is not None:
-                self._task(message.task, answer, snapshot)
+                self._task(message.task, answer)
             for key in message.items:
                 for reason in problems.get(key, ()):
                     answer.keep(encode_key(key), reason)
@@ -134,21 +114,19 @@ class Redrive:
 
     # Items
 
-    def _items(
-        self, keys: Sequence[ItemKey], contents: _Contents, snapshot: RegistrySnapshot
-    ) -> dict[ItemKey, list[str]]:
+    def _items(self, keys: Sequence[ItemKey], contents: _Contents) -> dict[ItemKey, list[str]]:
         """Refresh items together. If that fails, refresh each alone, to find out which one fails."""
         self.items += len(keys)
-        refresher = self._refresher(snapshot, self._run)
+        refresher = self._refresher(self._run)
         try:
             pushes = self._refresh(refresher, keys, contents)
         except Misconfigured:
             raise
-        except Exception:
+        except (Exception, Reload):
             pushes = None
         problems: dict[ItemKey, list[str]] = {}
         if pushes is None or refresher.failed or refresher.rejected:
-            singly = self._run([partial(self._item, key, contents, snapshot) for key in keys])
+            singly = self._run([partial(self._item, key, contents) for key in keys])
             pushes = [push for _, item_pushes, _ in singly for push in item_pushes]
             problems = {key: reasons for key, _, reasons in singly if reasons}
         for push, reason in self._push(pushes, refresher):
@@ -159,32 +137,40 @@ class Redrive:
         known = {key: contents.known[key] for key in keys}
         return refresher.keys(keys, self._deadline(), known, contents.removed, contents.records)
 
-    def _item(
-        self, key: ItemKey, contents: _Contents, snapshot: RegistrySnapshot
-    ) -> tuple[ItemKey, list[Push], list[str]]:
-        refresher = self._refresher(snapshot, one_by_one)
-        try:
-            pushes = self._refresh(refresher, [key], contents)
-        except Misconfigured:
-            raise
-        except Exception as error:
-            return key, [], [_reason(error)]
+    def _item(self, key: ItemKey, contents: _Contents) -> tuple[ItemKey, list[Push], list[str]]:
+        again: Reload | None = None
+        for _ in range(_MOST_TRIES):
+            try:
+                if again is not None:
+                    self._registry.overtake(again)
+                refresher = self._refresher(one_by_one)
+                pushes = self._refresh(refresher, [key], contents)
+                break
+            except Misconfigured:
+                raise
+            except Reload as reload:
+                again = reload
+            except Exception as error:
+                return key, [], [_reason(error)]
+        else:
+            return key, [], [str(again)]
         reasons = [reason for _, reason in sorted(refresher.failed.items())]
         for item in refresher.rejected:
             reasons.append(complaint(item.rule, item.reason, key=encode_key(key), target=item.target, fault=item.fault))
         return key, pushes, list(dict.fromkeys(reasons))
 
-    def _refresher(self, snapshot: RegistrySnapshot, run: Run[Any]) -> Refresher:
+    def _refresher(self, run: Run[Any]) -> Refresher:
+        """Return what refreshes items by the registry as it is now."""
+        snapshot, program = self._registry.current()
         return Refresher(
-            self._program,
-            self._fenced,
+            program,
+            self._store,
             snapshot,
-            generations=self._generations,
+            values=self._values,
             run=run,
             clock=self._now,
             pace=self._pace,
             counters=self.counters,
-            reserved=RESERVED,
         )
 
     def _deadline(self) -> Deadline:
@@ -204,7 +190,7 @@ class Redrive:
                     continue
             except Misconfigured:
                 raise
-            except Exception as error:
+            except (Exception, Reload) as error:
                 yield push, _reason(error)
                 continue
             here.append(push)
@@ -218,7 +204,7 @@ class Redrive:
                 yield from self._pages(push, refresher, again)
             except Misconfigured:
                 raise
-            except Exception as error:
+            except (Exception, Reload) as error:
                 yield push, _reason(error)
         if again:
             self._sleep(SETTLE_SECONDS)
@@ -243,7 +229,7 @@ class Redrive:
 
     # Dead tasks
 
-    def _task(self, task: Task, answer: Answer, snapshot: RegistrySnapshot) -> None:
+    def _task(self, task: Task, answer: Answer) -> None:
         if self._send is not None:
             try:
                 self._send.send([(task, 0.0)])
@@ -262,12 +248,12 @@ class Redrive:
             )
             return
         self.pushes += 1
-        for _, reason in self._pushed_here([task], self._refresher(snapshot, self._run)):
+        for _, reason in self._pushed_here([task], self._refresher(self._run)):
             answer.keep(_name(task), reason)
 
 
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, StoreError) else internal_reason(error)
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, StoreError | Reload) else internal_reason(error)
 
 
 def _name(task: Task) -> str:

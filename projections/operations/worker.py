@@ -20,17 +20,15 @@ from projections.engine.copier import Copier
 from projections.engine.copies import units_of
 from projections.engine.embeds import CHILDREN_PER_PAGE, SETTLE_SECONDS, Embedder, Push
 from projections.engine.guards import Guards
-from projections.engine.processor import OUTDATED
 from projections.engine.records import WHOLE_BATCH
-from projections.engine.registry import LIVE, Registry, RegistrySnapshot, RuleState
+from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import INTERNAL, Rejected, of_child, rejected_by
-from projections.engine.running import Counters, Deadline, OutOfTime, Pacer, Run, one_by_one
+from projections.engine.running import Counters, Deadline, OutOfTime, Pacer, Reload, Run, one_by_one
 from projections.engine.store import Image, Store
 from projections.errors import BadInput, InvalidRequest, Misconfigured, StoreError, Transient
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.operations import tasks
-from projections.operations.fenced import name_of_lease
 from projections.operations.tasks import BackfillTask, Task, Tasks
 
 if TYPE_CHECKING:
@@ -67,12 +65,12 @@ class WorkerHandler:
     """Processes events of the task queue; returns the messages that SQS has to deliver again.
 
     `quarantine` takes the children that can never be written, and `dismissed` is that of a backfill. `observe` is called
-    with the outcome of each event. `run` runs the requests of a page. `named` returns unique names of leases.
+    with the outcome of each event. `run` runs the requests of a page.
     """
 
     def __init__(
         self,
-        program: Program,
+        packaged: Program,
         store: Store,
         *,
         send: Tasks,
@@ -85,12 +83,10 @@ class WorkerHandler:
         chance: Callable[[], float] = random.random,
         children_per_page: int = CHILDREN_PER_PAGE,
         items_per_page: int | None = None,
-        new_rules: RuleState = LIVE,
+        filled: bool = True,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        named: Callable[[], str] = name_of_lease,
     ) -> None:
-        self._program = program
-        self._named = named
+        self._packaged = packaged
         self._store = store
         self._tasks = send
         self._quarantine = quarantine
@@ -102,7 +98,7 @@ class WorkerHandler:
         self._chance = chance
         self._children_per_page = children_per_page
         self._items_per_page = items_per_page
-        self._registry = Registry(program, store, new_rules)
+        self._registry = Registry(packaged, store, filled=filled, now=lambda: now().timestamp())
         self._now = now
         self._rejected: list[Rejected] = []
 
@@ -112,7 +108,7 @@ class WorkerHandler:
         from projections.operations.backfill.pages import PAGE
 
         return Backfill(
-            self._program,
+            self._packaged,
             self._store,
             now=self._now,
             run=self._run,
@@ -121,8 +117,6 @@ class WorkerHandler:
             quarantine=self._reject,
             dismissed=self._dismissed,
             chance=self._chance,
-            sleep=self._sleep,
-            named=self._named,
         )
 
     def _backfill_page(self, task: BackfillTask, deadline: Deadline) -> BackfillTask | None:
@@ -143,11 +137,7 @@ class WorkerHandler:
         work = _Invocation(self, deadline)
         work.receive(event)
         if work.admit():
-            try:
-                work.do()
-            finally:
-                if "_backfill" in vars(self):
-                    self._backfill.release()
+            work.do()
         if self._observe:
             self._observe(work.outcome())
         return {"batchItemFailures": [{"itemIdentifier": message} for message in work.failed]}
@@ -173,7 +163,8 @@ class _Invocation:
         self._deadline = deadline
         self._counters = Counters()
         self._embedder: Embedder | None = None
-        self._snapshot: RegistrySnapshot | None = None
+        self._snapshot: RegistrySnapshot
+        self._program: Program
         self._refreshed: dict[tuple[str, str], str] = {}
         """By source and rule: the version up to which its records were left to refreshes that are done."""
         self._waiting: deque[_Task] = deque()
@@ -181,28 +172,36 @@ class _Invocation:
         self.failed: dict[str, str] = {}
 
     def admit(self) -> bool:
-        """Return whether the rules are active. If not, or if that cannot be read, all tasks fail and are repeated."""
+        """Read the registry. If that cannot be done, all tasks fail and are repeated."""
         if not self._waiting:
             return False
         try:
-            snapshot = self._handler._registry.admit()
-            if not snapshot.is_outdated(self._handler._program):
-                self._embedder, self._snapshot = self._embeds(snapshot), snapshot
-                return True
-            reason = OUTDATED
+            self._snapshot, self._program = self._handler._registry.current()
         except Misconfigured:
             raise
         except StoreError as error:
             reason = f"the registry could not be read or written: {error}"
-        self.failed.update((task.message, reason) for task in self._waiting)
-        return False
+            self.failed.update((task.message, reason) for task in self._waiting)
+            return False
+        self._embedder = self._embeds(self._snapshot)
+        return True
+
+    def _read_again(self, task: _Task, reload: Reload) -> bool:
+        """Read the registry again, and do a task anew. Return False if it cannot be read."""
+        try:
+            self._handler._registry.overtake(reload)
+        except Transient as error:
+            self._again(task, error)
+            return True
+        self._waiting.append(task)
+        return self.admit()
 
     def _embeds(self, snapshot: RegistrySnapshot) -> Embedder:
         handler = self._handler
         return Embedder(
-            handler._program,
+            self._program,
             handler._store,
-            Guards(handler._program, snapshot.identity),
+            Guards(self._program, snapshot.identity, snapshot.promotions),
             pace=handler._pacer,
             counters=self._counters,
             children_per_page=handler._children_per_page,
@@ -220,6 +219,9 @@ class _Invocation:
                 break
             except Transient as error:
                 self._again(task, error)
+            except Reload as reload:
+                if not self._read_again(task, reload):
+                    break
             except Misconfigured:
                 raise
             except StoreError as error:
@@ -256,8 +258,7 @@ class _Invocation:
 
     def _refresh(self, task: Refresh) -> Refresh | None:
         """Do a refresh: one is enough for all such tasks that were received with it. Return the task if copies are left."""
-        assert self._snapshot is not None
-        guards = Guards(self._handler._program, self._snapshot.identity)
+        guards = Guards(self._program, self._snapshot.identity, self._snapshot.promotions)
         tasks = [task, *(waiting.work for waiting in self._waiting if isinstance(waiting.work, Refresh))]
         about = (task.source, task.rule)
         signed = [job for job in tasks if about == (job.source, job.rule) and guards.is_signed(job.text, job.signature)]
@@ -278,7 +279,7 @@ class _Invocation:
         def pace(copy: Image) -> None:
             handler._pacer(units_of(copy))
 
-        copier = Copier(handler._program, handler._store, guards, self._counters, pace)
+        copier = Copier(self._program, handler._store, guards, self._counters, pace)
         try:
             copier.write_left(task.rule, task.source, task.version, self._deadline)
         except InvalidRequest as error:
@@ -292,11 +293,10 @@ class _Invocation:
     def _refresh_item(self, task: Refresh) -> bool:
         from projections.engine.refresh import Refresher  # most instances never do one
 
-        assert self._snapshot is not None
         handler, key = self._handler, decode_key(task.source)
 
         refresher = Refresher(
-            handler._program,
+            self._program,
             handler._store,
             self._snapshot,
             run=handler._run,

@@ -20,11 +20,9 @@ from botocore.exceptions import (
 )
 
 from projections.engine.store import (
-    Action,
     AllOf,
     AnyOf,
     Below,
-    Check,
     Exists,
     Image,
     ItemKey,
@@ -266,13 +264,12 @@ class DynamoDBStore:
         answer = self._call("DeleteItem", **self._requests.action(write), ReturnValues="ALL_OLD")
         return from_boto(answer["Attributes"]) if answer.get("Attributes") else None
 
-    def transact(self, writes: Sequence[Action]) -> None:
+    def transact(self, writes: Sequence[Write]) -> None:
         tables = ", ".join(sorted({self._requests.name(write.key.table) for write in writes})) or "no table"
         capacity = ',"ReturnConsumedCapacity":"TOTAL"' if self._meter is not None else ""
         actions = ",".join(map(self._requests.action_json, writes))
         for write in writes:
-            if not isinstance(write, Check):
-                self._wrote(write, 2)
+            self._wrote(write, 2)
         # with the token, a retry by botocore after a lost answer is not a second transaction
         body = f'{{"TransactItems":[{actions}],"ClientRequestToken":"{uuid4().hex}"{capacity}}}'
         try:

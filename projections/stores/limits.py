@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
 
-from projections.engine.store import Action, Condition, Image, ItemKey, Schema, Update, Value
+from projections.engine.store import Condition, Image, ItemKey, Schema, Update, Value, Write
 from projections.errors import InvalidRequest
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.values import attribute_size, item_size, number_text, size
@@ -278,7 +278,7 @@ class Checked(NamedTuple):
     bytes: int
 
 
-def check_write(schema: Schema, write: Action) -> Checked:
+def check_write(schema: Schema, write: Write) -> Checked:
     """Return a checked write. Raises InvalidRequest for what DynamoDB refuses before it reads an item."""
     try:
         if write.condition is not None:
@@ -309,7 +309,7 @@ def _check_update(update: Update, values: dict[str, Value]) -> int:
     total = 0
     for operands_, kinds in ((update.set, None), (update.add, _ADDABLE), (update.discard, _SETS)):
         for name, operand in operands_.items():
-            value = values[name] = checked_value(operand)
+            value = values[name] = checked_value(operand, 0)  # the last level is refused when it is stored
             if kinds is not None and not value.keys() <= kinds:
                 raise InvalidRequest(f"Incorrect operand type for operator or function; operand type: {list(value)}")
             bytes_ = attribute_size(name, value)

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 from projections.engine.store import (
-    Action,
-    Check,
     Condition,
     Delete,
     Image,
@@ -156,7 +154,7 @@ class MemoryStore:
             self._commit(table, right.key, old, table.after(right, old, write))
             return dict(old[0]) if old is not None and isinstance(write, Delete) else None
 
-    def transact(self, writes: Sequence[Action]) -> None:
+    def transact(self, writes: Sequence[Write]) -> None:
         with self._lock:
             outcomes = self._judge(writes)
             for table, key, old, new in outcomes:
@@ -167,7 +165,7 @@ class MemoryStore:
             require_items(self.schema(write.key.table), write)
         return [answer_to(self.write, write) for write in writes]
 
-    def _judge(self, writes: Sequence[Action]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
+    def _judge(self, writes: Sequence[Write]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
         """Return which item each write of a transaction replaces, and its new version. Stores nothing."""
         if not 1 <= len(writes) <= TRANSACTION_ACTIONS:
             raise InvalidRequest(f"a transaction has 1 to {TRANSACTION_ACTIONS} actions, not {len(writes)}")
@@ -188,9 +186,6 @@ class MemoryStore:
             if not _passes(write.condition, old):
                 reasons.append(Reason("condition", None if old is None else dict(old[0])))
                 continue
-            if isinstance(write, Check):
-                reasons.append(None)
-                continue
             try:
                 outcomes.append((table, right.key, old, table.after(right, old, write)))
                 reasons.append(None)
@@ -200,7 +195,7 @@ class MemoryStore:
             raise TransactionCancelled(reasons)
         return outcomes
 
-    def _check(self, write: Action) -> Checked | ActionRefused:
+    def _check(self, write: Write) -> Checked | ActionRefused:
         try:
             return check_write(self._table(write.key.table).schema, write)
         except ActionRefused as error:
@@ -365,6 +360,8 @@ class _Table:
             elif name in write.discard:
                 value = discard(before, operand)
             if value is not None:
+                if "L" in value or "M" in value:
+                    checked_value(value)  # its levels
                 new[sys.intern(name)] = value
                 total += attribute_size(name, value)
         return self._fitting(new, total, right.operands)

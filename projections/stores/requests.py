@@ -8,12 +8,10 @@ from typing import Any
 
 from projections.engine.store import (
     Above,
-    Action,
     AllOf,
     AnyOf,
     Below,
     Condition,
-    Delete,
     Equal,
     Exists,
     ItemKey,
@@ -142,12 +140,12 @@ class Requests:
         text, names = projection(tuple(attributes) or self.schema(table).key_attributes)
         return {"ProjectionExpression": text, "ExpressionAttributeNames": names}
 
-    def action_json(self, write: Action) -> str:
+    def action_json(self, write: Write) -> str:
         """Return an action of a transaction as DynamoDB's JSON, in which binary is base64 text, as it is here."""
         update = write if isinstance(write, Update) else None
         table = write.key.table
         texts, values = express(update, write.condition)
-        kind = "Update" if update is not None else "Delete" if isinstance(write, Delete) else "ConditionCheck"
+        kind = "Update" if update is not None else "Delete"
         known = self._actions.get((table, texts, kind))
         if known is None:
             if len(self._actions) >= 4096:  # copies of all attributes have as many shapes as their sources have

@@ -193,7 +193,7 @@ def test_rules_that_write_to_the_item_and_are_not_active_are_not_covered() -> No
     scene = before(BILLED, total=7)
     changed = scene_of(BILLED.replace("sum(total)", "sum(due)"))
     assert ItemReader(changed.world.program, scene.session).wait(CUSTOMER, timeout=0).not_covered == ("billed",)
-    filling = ReadScene(HEAD + "projections:\n" + BILLED, new_rules="filling")
+    filling = ReadScene(HEAD + "projections:\n" + BILLED, filled=False)
     filling.put(CUSTOMER)
     filling.world.settle()
     assert filling.reader.wait(CUSTOMER, timeout=0).not_covered == ("billed",)
@@ -209,8 +209,8 @@ def test_a_copy_that_the_application_replaced_is_not_covered() -> None:
     assert scene.reader.wait({"PK": "BILL#1", "SK": "1"}, timeout=0).not_covered == ("byNumber",)
 
 
-def test_a_shadow_rule_that_cannot_use_the_item_is_no_matter_of_a_wait() -> None:
-    scene = before(BILLED.replace("from: Bill,", "from: Bill, mode: shadow,"), total=7)
+def test_a_held_rule_that_cannot_use_the_item_is_no_matter_of_a_wait() -> None:
+    scene = before(BILLED.replace("from: Bill,", "from: Bill, hold: true,"), total=7)
     scene.change(DOC, total="many")
     scene.world.settle()
     assert scene.reader.wait(DOC, timeout=0).reached

@@ -10,7 +10,7 @@ from typing import Any
 
 from emulators import ROOT
 from sam_cli import Sam
-from test_deploy import client, eventually, outputs
+from test_deploy import client, eventually, outputs, projections
 
 from projections.deploy.needs import Deployment
 from projections.deploy.sam_template import sam_template
@@ -44,11 +44,11 @@ def test_several_tables_are_projected_into_one_another(sam: Sam, built: Path, tm
         template,
         ExistingTableNameReadings="old-readings",
         ExistingStreamArnReadings=readings["LatestStreamArn"],
-        NewRules="live",
         BatchingWindowSeconds="0",
     )
     names = outputs("tables", sam.endpoint)
     assert names["TableNameReadings"] == "old-readings"
+    projections(sam, "apply", str(RULES), "--stack", "tables", "--yes")
 
     dynamodb.put_item(TableName=names["TableNameApp"], Item={"PK": {"S": "DEVICE#d1"}, "SK": {"S": "DEVICE"}})
     for second, value in (("1", "20.5"), ("2", "21.5")):

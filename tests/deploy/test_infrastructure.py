@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from emulators import ROOT, Unavailable, cdk_packages
 from sam_cli import AWS, Sam
-from test_deploy import client, eventually, number, outputs, read, writer
+from test_deploy import client, eventually, number, outputs, projections, read, writer
 
 from projections.deploy.needs import Deployment
 from projections.deploy.plain import cloudformation_template, with_values
@@ -143,7 +143,7 @@ silent = Table.from_table_name(other, "Silent", "silent")
 messages = [
     refused(other, "Second"),
     refused(Stack(App(), "A"), "Projections", parameters={"BatchSise": 1}),
-    refused(Stack(App(), "A"), "Projections", parameters={"NewRules": "Fill"}),
+    refused(Stack(App(), "A"), "Projections", parameters={"Redact": "Keys"}),
     refused(Stack(App(), "A"), "Projections", table=silent),
     refused(Stack(App(), "A"), "Projections", table={"orders": with_key}),
 ]
@@ -177,7 +177,7 @@ def test_construct_makes_the_resources_of_the_template_for_the_table_of_the_app(
 ) -> None:
     template = python_app.template
     (table,) = [name for name, one in template["Resources"].items() if one["Type"] == "AWS::DynamoDB::Table"][:1]
-    wanted: Any = generated(ExistingTableName=None, ExistingStreamArn=None, NewRules="live")["Resources"]
+    wanted: Any = generated(ExistingTableName=None, ExistingStreamArn=None)["Resources"]
     values = {
         "ExistingTableName": {"Ref": table},
         "ExistingStreamArn": {"Fn::GetAtt": [table, "StreamArn"]},
@@ -235,14 +235,13 @@ def test_values_may_be_resources_of_the_app_and_tables_may_be_of_the_construct(p
     own = json.loads((python_app.directory / "Own.template.json").read_text())["Resources"]
     assert own["ApplicationTable"]["DeletionPolicy"] == "Retain"
     assert as_text(own["ApplicationTable"]) == as_text(generated()["Resources"]["ApplicationTable"])
-    assert own["StreamFunction"]["Properties"]["Environment"]["Variables"]["NEW_RULES"] == "live"
 
 
 def test_construct_reports_what_it_cannot_deploy(python_app: Assembly) -> None:
     assert (python_app.directory.parent / "messages.txt").read_text().splitlines() == [
         "stack Other has projections already. Use a stack of its own for Second",
         'BatchSise: the template has no such parameter (did you mean "BatchSize"?)',
-        'NewRules: "Fill" is not one of auto, fill, live',
+        'Redact: "Keys" is not one of none, keys, values, all',
         "table main has no stream: set `stream`, or name its stream in `from_table_attributes`",
         "the rules have the tables main, and `table` has orders. Pass all of them, or none",
     ]
@@ -311,6 +310,7 @@ def test_stack_of_cdk_processes_records(python_app: Assembly, sam: Sam) -> None:
 def processes_records(sam: Sam, stack: str) -> None:
     """An order is copied and counted, and commands find the stack."""
     names = outputs(stack, sam.endpoint)
+    projections(sam, "apply", str(RULES), "--stack", stack, "--yes")
     put = writer(names, sam.endpoint)
     put(PK="CUSTOMER#c1", SK="PROFILE", customerId="c1", name="Ada")
     put(PK="CUSTOMER#c1", SK="ORDER#o1", customerId="c1", orderId="o1", status="open", placedAt="2026-01-01")
@@ -321,7 +321,6 @@ def processes_records(sam: Sam, stack: str) -> None:
     eventually(
         lambda: read(names, sam.endpoint, "ORDER#o1", "SUMMARY"), lambda item: item.get("customerId") == {"S": "c1"}
     )
-    command = [sys.executable, "-m", "projections", "status", "--stack", stack, "--json"]
-    status = json.loads(run(*command, cwd=ROOT, AWS_ENDPOINT_URL=sam.endpoint))
-    assert (status["epoch"], status["attention"]) == (1, False)
-    assert len(status["rules"]) == 4
+    status = json.loads(projections(sam, "status", "--stack", stack, "--json"))
+    assert (status["attention"], set(status["versions"].values())) == (False, {"active"})
+    assert len(status["versions"]) == 4

@@ -114,7 +114,7 @@ def test_a_change_is_reported_with_its_cost_in_one_comment(changed: Repository) 
     report = Path(changed.outputs["file"]).read_text()
     assert re.match(r"<!-- dynamodb-projections: [0-9a-f]{16} -->\n", report)
     assert "- set.greatest added: `max(number(total))`" in report
-    assert "projections backfill" in report
+    assert "projections apply" in report
     assert re.search(r"#### Estimated cost\n\n    \S", report)
     assert (changed.place / "GITHUB_STEP_SUMMARY").read_text() == report
 
@@ -138,6 +138,18 @@ def test_a_comment_that_cannot_be_written_does_not_fail_the_job(
         0,
         True,
     )
+
+
+def test_the_page_of_apply_is_reported_or_why_there_is_none(
+    changed: Repository, monkeypatch: pytest.MonkeyPatch, ministack_url: str
+) -> None:
+    """Without a terminal, and without --yes, `apply` writes nothing."""
+    for name, value in {"URL": ministack_url, "ID": "test"}.items():
+        monkeypatch.setenv({"URL": "AWS_ENDPOINT_URL", "ID": "AWS_ACCESS_KEY_ID"}[name], value)
+    assert changed.step("Report", rules="app/rules.yaml", stack="shop").returncode == 0
+    report = Path(changed.outputs["file"]).read_text()
+    assert "#### What apply would do\n\n    projections: stack shop: there is no such stack." in report
+    assert "- set.greatest added" in report
 
 
 def test_mistakes_fail_the_check(tmp_path: Path) -> None:
@@ -203,7 +215,7 @@ def test_a_name_of_a_rule_file_is_never_part_of_a_program(changed: Repository, n
     assert list(changed.tree.rglob("owned")) == []
     head, line = Path(changed.outputs["file"]).read_text().splitlines()[:2]
     assert re.fullmatch(r"<!-- dynamodb-projections: [0-9a-f]{16} -->", head)
-    assert re.fullmatch(r"[a-zA-Z0-9./_?-]+ is new: deploy it, then run `projections backfill`.", line)
+    assert re.fullmatch(r"[a-zA-Z0-9./_?-]+ is new: deploy it, then run `projections apply`.", line)
     log = (changed.place / "GH_LOG").read_text()
     assert "--jq [.[] | select(.body | startswith(env.MARK)) | .id][0] // empty\n" in log
 

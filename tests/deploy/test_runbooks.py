@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ class Shop:
     def begin(self) -> None:
         """The stack at work on the table `app`: one customer with one order."""
         self.deploy()
-        self.do("projections backfill --stack shop --wait 1")
+        self.do("projections apply rules.yaml --stack shop --yes")
         self.customer("ann")
         self.order("ann", "1")
         self.becomes_right()
@@ -155,12 +155,10 @@ def shop(emulator: str, project: Path, tmp_path: Path) -> Shop:
 
 
 def section(page: str, heading: str) -> list[Block]:
-    """The blocks of commands below a heading that can be run. Backfills wait a second for functions, not a minute."""
+    """The blocks of commands below a heading that can be run."""
     blocks = [one for one in page_blocks((ROOT / "docs/runbooks" / page).read_text()) if one.heading == heading]
     assert blocks, heading
-    backfill = re.compile(r"^projections backfill (?!.*--dry-run)", re.MULTILINE)
-    run = [one for one in blocks if one.language == "sh" and not one.not_run]
-    return [replace(one, text=backfill.sub("projections backfill --wait 1 ", one.text)) for one in run]
+    return [one for one in blocks if one.language == "sh" and not one.not_run]
 
 
 def shown(page: str, heading: str, printed: str) -> None:
@@ -177,7 +175,7 @@ def shown(page: str, heading: str, printed: str) -> None:
 def test_the_application_table_is_restored(shop: Shop) -> None:
     shop.create_table()
     shop.deploy()
-    shop.do("projections backfill --stack shop --wait 1")
+    shop.do("projections apply rules.yaml --stack shop --yes")
     shop.customer("ann")
     shop.order("ann", "1")
     shop.order("ann", "2", 20)

@@ -61,10 +61,10 @@ class Attribute:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
-    """Return the pattern of a text with `<…>`. Generations and shards are numbers of fixed length."""
+    """Return the pattern of a text with `<…>`. Shards are numbers of fixed length."""
     parts = re.split(r"(<[^>]*>)", text)
-    numbers = {"<generation>": r"\d{4}", "<shard>": r"\d\d"}
-    pattern = "".join(numbers.get(one, ".+") if one.startswith("<") else re.escape(one) for one in parts)
+    known = {"<version>": r"[^|]+\.\d+", "<shard>": r"\d\d", "<slot>": "[^|]+"}
+    pattern = "".join(known.get(one, ".+") if one.startswith("<") else re.escape(one) for one in parts)
     return re.compile(pattern, re.DOTALL)
 
 
@@ -93,8 +93,9 @@ derived values. [How it works](how-it-works.md#what-is-stored) explains them wit
 data](deployment.md#personal-data) lists what can be about a person.
 
 Do not write to the ledger: use the commands. Do not delete items of it either, unless this page says so. Parts of a key are
-separated by `|`. `<source>`, `<target>`, `<parent>` and `<child>` are *encoded keys*: the logical name of the table and the
-key, such as `main|POST#p1|METADATA`. A key that would be too long ends with a hash; `key` then has the whole.
+separated by `|`. `<version>` is that of a rule, such as `likes.1`. `<source>`, `<target>`, `<parent>` and `<child>` are
+*encoded keys*: the logical name of the table and the key, such as `main|POST#p1|METADATA`. A key that would be too long
+ends with a hash; `key` then has the whole.
 
 """
 
@@ -105,7 +106,7 @@ MESSAGES = """\
 | | contents | kept |
 | --- | --- | --- |
 | quarantine | a message for each record that a rule could not use | {quarantine} days |
-| task queue | pages of pushes and backfills. Only this package writes and reads them | {tasks} days |
+| task queue | pages of pushes and of runs of commands. Only this package writes and reads them | {tasks} days |
 | dead letters | tasks that failed ten times | {dead} days |
 | bucket, `aws/lambda/` | batches that Lambda discarded, as Lambda writes them, with their records | {bucket} days |
 | bucket, `redriven/` | an empty object for each batch that was redriven: its key is that of the batch | {bucket} days |

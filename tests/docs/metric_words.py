@@ -70,8 +70,8 @@ METRICS: dict[str, Metric] = {
         "an item is edited, and stays as bad as it was",
     ),
     "filling": Metric(
-        "rules that read a change and publish nothing until their backfill is complete",
-        "run [`projections backfill`](operations.md#change-rules)",
+        "rules that read a change, and of which a version is filling",
+        "run [`projections apply`](operations.md#change-rules)",
     ),
     "cut": Metric(
         "lists of `top`, and of `embed` with `as`, written without some elements, because of the limits of "
@@ -100,7 +100,7 @@ METRICS: dict[str, Metric] = {
         unit="Seconds",
     ),
     "tasks": Metric("messages that the worker received"),
-    "pages": Metric("completed pages of pushes and backfills, up to 1000 children each"),
+    "pages": Metric("completed pages: of pushes, up to 1000 children each, and of runs of commands with `--queue`"),
     "pushes": Metric("completed pushes"),
     "refreshes": Metric("completed refreshes of source items that were deferred"),
     "audited": Metric("items that the audit verified"),

@@ -14,7 +14,6 @@ from projections.deploy.cloudformation import template_of
 from projections.deploy.needs import Deployment
 from projections.deploy.sam_template import sam_template
 from projections.engine.processor import Processor
-from projections.engine.registry import Registry
 from projections.engine.running import Pacer
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -39,8 +38,8 @@ in the first table, and one for each rule. [Alarms](alarms.md) lists the alarms 
 ## Metrics of the functions
 
 Each invocation writes all metrics of its function, also those that are 0: their sums are totals. `freshness` is written for
-the rules that read a change and publish: not for rules that are disabled, in shadow mode, or that publish only after their
-backfill. Its unit is seconds; use `p50`, `p99` or the maximum. All other metrics are counts.
+the rules that read a change and have an active version. Its unit is seconds; use `p50`, `p99` or the maximum. All other
+metrics are counts.
 
 """
 
@@ -88,9 +87,6 @@ def emitted() -> Mapping[str, tuple[str, ...]]:
     """Return the functions that emit each metric: those that they count in an invocation without work."""
     program = _program()
     store = MemoryStore({**program.tables, "ledger": LEDGER_SCHEMA}, streams=["main"])
-    registry = Registry(program, store)
-    registry.activate()
-    registry.complete(program.rules)
     record = {
         "eventName": "INSERT",
         "eventSourceARN": "arn:aws:dynamodb:us-east-1:111122223333:table/main/stream/2026-01-01T00:00:00.000",

@@ -82,7 +82,7 @@ store: projections.Store = projections.aws.store(rules, {"main": "posts"}, "ledg
 drift: projections.Drift
 for drift in projections.verify(store, rules, sample=0.01).drifts:
     print(drift.rule, drift.target)
-done: projections.BackfillResult = projections.backfill(Scenario(rules).store, rules, only=["likes"])
+done: projections.BackfillResult = projections.apply(Scenario(rules).store, rules, retire={"likes": "keep"})
 explained: projections.ItemExplanation = projections.explain_item(store, rules, "PK=a,SK=b")
 recorded: projections.LedgerStatus = projections.status(store, rules)
 handler = projections.aws.stream_handler({"TABLE_NAME": "posts"}, observe=lambda outcome: print(outcome.counts))

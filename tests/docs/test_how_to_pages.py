@@ -162,7 +162,7 @@ def test_the_examples_about_own_writes_print_what_the_page_shows(
     try:
         boto3.resource("dynamodb").Table("posts").put_item(Item={"PK": "POST#p1", "SK": "METADATA"})
         store = projections.aws.store(rules, {"main": "posts"}, "posts-ledger")
-        projections.backfill(store, rules, wait=0)
+        projections.apply(store, rules)
         test = doctest.DocTestParser().get_doctest("\n".join(examples), {}, "own", "read-your-own-write.md", 0)
         found: list[str] = []
         assert doctest.DocTestRunner(verbose=False).run(test, out=found.append).attempted > 6
@@ -176,7 +176,8 @@ def test_the_examples_about_own_writes_print_what_the_page_shows(
 
 
 def likes(place: Place) -> None:
-    """A post with likes of Ann and Ben, and one of Cem that no function heard of."""
+    """The rules are applied. A post has likes of Ann and Ben."""
+    place.activate()
     place.deliver(
         place.put("POST#p1", "METADATA", title="Notes"),
         place.put("POST#p1", "LIKE#ann", stars=5),
@@ -185,6 +186,7 @@ def likes(place: Place) -> None:
 
 
 def unheard(place: Place) -> None:
+    """Also one of Cem that no function heard of."""
     likes(place)
     place.put("POST#p1", "LIKE#cem", stars=3)
 
@@ -201,12 +203,12 @@ def rejected(place: Place) -> None:
 
 
 def changed(place: Place) -> None:
-    """The rules were changed, and are active."""
+    """The rules were changed and applied."""
     likes(place)
     place.deploy(STARS)
-    place.activate()
+    place.apply()
     place.deliver(place.put("POST#p1", "LIKE#cem", stars=3))
-    assert place.item("POST#p1", "METADATA")["stars"] == 3
+    assert place.item("POST#p1", "METADATA")["stars"] == 12
 
 
 PLAIN = """# rules.yaml
@@ -227,7 +229,7 @@ BEFORE: dict[str, tuple[str, Callable[[Place], None]]] = {
     ),
     "handle-a-bad-record": (STARS, rejected),
     "repair-wrong-values": (PLAIN, unheard),
-    "replace-a-handler": (PLAIN.replace("from: Like", "from: Like, mode: shadow"), older),
+    "replace-a-handler": (PLAIN.replace("from: Like", "from: Like, hold: true"), older),
     "roll-back": (PLAIN, changed),
     "deploy-to-stages": (PLAIN, likes),
     "erase-a-person": (PLAIN, likes),
@@ -247,6 +249,8 @@ def test_a_page_about_a_deployment_shows_what_its_commands_print(
     monkeypatch.setattr(Queue, "receive", lambda queue, seconds, *, wait=2: receive(queue, seconds, wait=0))
     stack, outputs = place.stack()
     place.environ["QUARANTINE_QUEUE_URL"] = outputs["QuarantineQueueUrl"]
+    for item in place.dynamodb.scan(TableName=place.ledger)["Items"]:  # a new ledger
+        place.dynamodb.delete_item(TableName=place.ledger, Key={"pk": item["pk"], "sk": item["sk"]})
     place.deploy(rules)
     happened(place)
     monkeypatch.chdir(tmp_path)
@@ -267,11 +271,13 @@ def test_a_page_about_a_deployment_shows_what_its_commands_print(
         if words[0] != "projections":
             return programs(words, tmp_path)
         words = [stack if word.startswith("shop") else word for word in words]
-        more = {"verify": ["--patience", "0"], "backfill": ["--wait", "0"]}.get(words[1], [])
+        asks = ["--yes"] if "--yes" not in words else []
+        more = {"verify": ["--patience", "0"], "apply": asks, "rollback": asks}.get(words[1], [])
         code, out, err = place.say(*words[1:], *more)
         return code, out + err
 
     Reader(tmp_path, run).follow(name)
+    place.rules = (tmp_path / "rules.yaml").read_text()
     assert place.right()
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from guide import DOCS, Example, blocks, examples, headings
-from ruamel.yaml import YAML
 
 import projections
 from projections.cli.main import cli
@@ -47,19 +46,6 @@ def test_the_table_is_what_the_command_prints(tmp_path: Path) -> None:
     assert printed[: len(table.splitlines())] == table.splitlines()
     assert any("the partition key of the table" in line for line in printed)
     assert any("index_key: { GSI1PK" in line for line in printed), "a proposal"
-
-
-def test_the_case_file_is_played(tmp_path: Path) -> None:
-    (example,) = examples(text_of("queries"))
-    (text,) = [block.text for block in blocks(text_of("queries")) if block.language == "yml"]
-    (tmp_path / "rules.yaml").write_text(example.rules)
-    (tmp_path / "likes.projections.yaml").write_text(text)
-    (case,) = YAML(typ="safe", pure=True).load(text)["cases"]
-    assert [*case] == ["about", "given", "when", "then", "asks"]
-    Case("likes", 1, case).play(Scenario(projections.loads(example.rules)))
-    wrong = {**case, "asks": [{**case["asks"][0], "gives": []}]}
-    with pytest.raises(AssertionError):
-        Case("likes", 1, wrong).play(Scenario(projections.loads(example.rules)))
 
 
 def test_the_mistake_of_half_a_key_is_as_shown() -> None:

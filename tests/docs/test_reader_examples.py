@@ -32,7 +32,7 @@ def test_the_examples_of_the_reader_print_what_the_page_shows(
         item = {"PK": "POST#p1", "SK": "METADATA", "title": "Notes"}
         boto3.resource("dynamodb").Table("posts").put_item(Item=item)
         store = projections.aws.store(rules, {"main": "posts"}, "posts-ledger")
-        projections.backfill(store, rules, wait=0)
+        projections.apply(store, rules)
 
         def deliver() -> None:
             projections.verify(store, rules, patience=0, repair=True)

@@ -147,16 +147,17 @@ def test_a_restore_of_rules_that_keep_what_expired(tables: tuple[str, ...], poin
 
 
 REST = TAGS + NAMES + SIGHT + LISTED + AUTHOR
-SHADOW = ALL.replace("likes: {from: Like,", "likes: {from: Like, mode: shadow,")
+HELD = ALL.replace("likes: {from: Like,", "likes: {from: Like, hold: true,")
 
 
 @pytest.mark.parametrize(
-    ("rules", "retired", "ledger"), [(SHADOW, "", True), (REST, "{likes: keep}", False)], ids=["shadow", "taken out"]
+    ("rules", "retired", "ledger"), [(HELD, "", True), (REST, "{likes: keep}", False)], ids=["held", "taken out"]
 )
-def test_one_rule_is_stopped_without_a_backfill_and_started_with_one(rules: str, retired: str, ledger: bool) -> None:
+def test_one_rule_is_stopped_and_started_again_by_apply(rules: str, retired: str, ledger: bool) -> None:
     stage = lived()
     was, groups = stage.post(1), stage.ledger("G|likes")
     stopped = stage.under(rules, retired)
+    stopped.backfill().registry.register(stopped.program)
     stopped.like(5, 1, stars=99)
     stopped.put("POST#1", "METADATA", owner="u1", tags=["b"], likeCount=was["likeCount"], best=was["best"])
     stopped.remove("USER#1", "LIKE#1")
@@ -176,10 +177,10 @@ def test_one_rule_is_stopped_without_a_backfill_and_started_with_one(rules: str,
 @pytest.mark.parametrize(
     ("rules", "retired", "points"),
     [
-        (KEPT.replace("expired:", "mode: shadow, expired:"), "", 3),
-        (KEPT.partition("  Sensor:")[0] + "projections: {}\n", "{points: keep}", 4),
+        (KEPT.replace("expired:", "hold: true, expired:"), "", 3),
+        (KEPT.partition("  Sensor:")[0] + "projections: {}\n", "{points: keep}", 2),
     ],
-    ids=["shadow is exact", "what was deleted while a rule was taken out counts as expired"],
+    ids=["held is exact", "what expired while a rule was taken out is not counted"],
 )
 def test_a_stopped_rule_that_keeps_what_expired(rules: str, retired: str, points: int) -> None:
     """Of four points one expires and one is deleted while the rule is stopped."""
@@ -188,6 +189,7 @@ def test_a_stopped_rule_that_keeps_what_expired(rules: str, retired: str, points
         stage.put("SENSOR#s", point)
     stage.settle()
     stopped = stage.under(rules, retired)
+    stopped.backfill().registry.register(stopped.program)
     stopped.remove("SENSOR#s", "POINT#1", by_ttl=True)
     stopped.remove("SENSOR#s", "POINT#2")
     stopped.settle()

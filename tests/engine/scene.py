@@ -64,8 +64,8 @@ class Scene(World):
         self.position = len(self.store.stream("main"))
 
     def refresher(self, **settings: Any) -> Refresher:
-        snapshot = self.registry().read_or_create()
-        return Refresher(self.program, self.store, snapshot, clock=lambda: 1e9, **settings)
+        snapshot, program = self.registry().current()
+        return Refresher(program, self.store, snapshot, clock=lambda: 1e9, **settings)
 
     def scanned(self) -> dict[ItemKey, Image]:
         schema = self.store.schema("main")
@@ -82,12 +82,12 @@ class Scene(World):
 
     def backfill(self) -> Refresher:
         """What a backfill does with a table that fits into one page."""
-        refresher = self.refresher()
-        images = self.scanned()
+        (snapshot, program), images = self.registry().current(), self.scanned()
+        refresher = Refresher(program, self.store, snapshot, clock=lambda: 1e9)
         refresher.refresh_scanned(images, deadline())
         groups = {(rule, target) for item in self.ledger("G|") for _, rule, target in [item["pk"].split("|", 2)]}
         refresher.publish(groups, deadline())
-        items = {key: item for key, image in images.items() if (item := self.program.recognise(key, image))}
+        items = {key: item for key, image in images.items() if (item := program.recognise(key, image))}
         refresher.targets(images, deadline(), items)
         return refresher
 

@@ -23,7 +23,7 @@ def likes(world: World, *users: int, post: int = 1) -> None:
 
 def damage(world: World, slot: str, value: Value, rule: str = "total", target: str = POST) -> None:
     """Overwrite a value of a group, as somebody with access to the ledger would."""
-    for group in world.ledger(f"G|{rule}|{target}"):
+    for group in world.ledger(f"G|{rule}.1|{target}"):
         world.store.write(Update(ItemKey("ledger", group["pk"], group["sk"]), set={slot: value}))
 
 

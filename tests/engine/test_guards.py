@@ -11,7 +11,7 @@ import pytest
 from projections.engine.guards import Guards, Identity, new_secret
 from projections.engine.registry import Registry
 from projections.engine.rivals import BUDGET, QUIET, forget, rivals
-from projections.engine.store import Action, Image, ItemKey, Schema, Update, Value, Write
+from projections.engine.store import Image, ItemKey, Schema, Update, Value, Write
 from projections.errors import StoreError
 from projections.operations.backfill.backfill_runs import Backfill
 from projections.operations.backfill.runner import Runner
@@ -324,10 +324,8 @@ def test_the_secret_is_not_printed() -> None:
 def test_a_new_secret_signs_all_guards_again_and_the_former_one_is_accepted_until_then() -> None:
     w = deployed()
     before, first = items(w), Registry(w.program, w.store).read_or_create()
-    backfill = Backfill(
-        w.program, w.store, now=lambda: datetime.fromtimestamp(1_700_000_000, UTC), sleep=lambda s: None
-    )
-    run = backfill.begin(new_secret=True, wait=0.0)
+    backfill = Backfill(w.program, w.store, now=lambda: datetime.fromtimestamp(1_700_000_000, UTC))
+    run = backfill.begin(new_secret=True)
     both = Registry(w.program, w.store).read_or_create()
     assert (both.ledger, both.identity.secrets[1:]) == (first.ledger, first.identity.secrets)
     overwrite(w, TAG, uses=MILLION)
@@ -390,7 +388,7 @@ class Beside:
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
         return [self._of(write.key.table).write_each([write])[0] for write in writes]
 
-    def transact(self, writes: Sequence[Action]) -> None:
+    def transact(self, writes: Sequence[Write]) -> None:
         self._own.transact(writes)
 
     def __getattr__(self, name: str) -> Any:

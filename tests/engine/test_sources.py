@@ -132,10 +132,9 @@ def filled(rules: str = WORKS) -> tuple[MemoryStore, projections.RuleSet]:
     return store, rule_set
 
 
-@pytest.mark.parametrize("only", [(), ("works",)], ids=["all rules", "by name"])
-def test_backfill_scans_the_tables_of_all_sources(only: tuple[str, ...]) -> None:
+def test_a_fill_scans_the_tables_of_all_sources() -> None:
     store, rules = filled()
-    assert projections.backfill(store, rules, only=only, wait=0).ok
+    assert projections.apply(store, rules).ok
     assert plain_author(store) == {"works": 2, "views": 7, "best": 4}
     assert projections.verify(store, rules).ok
 
@@ -149,7 +148,7 @@ def plain_author(store: MemoryStore) -> dict[str, Any]:
 @pytest.mark.parametrize("source", ["Video", "Article"])
 def test_verify_finds_a_lost_entry_of_any_source(source: str) -> None:
     store, rules = filled()
-    projections.backfill(store, rules, wait=0)
+    projections.apply(store, rules)
     table = {"Video": "media", "Article": "press"}[source]
     key = encode_key(ItemKey(table, "WORK#1", "W"))
     lost = [item for item in store.items("ledger") if item["pk"]["S"] == f"E|{key}"]
@@ -164,12 +163,12 @@ def test_verify_finds_a_lost_entry_of_any_source(source: str) -> None:
 
 def test_removing_a_source_retracts_what_its_items_contributed() -> None:
     store, rules = filled()
-    projections.backfill(store, rules, wait=0)
+    projections.apply(store, rules)
     text = HEAD + WORKS.replace("EXPIRED", "retract").replace(
         "      Article: {each: {author: authors}, where: {status: [published]}}\n", ""
     )
     fewer = projections.loads(text)
-    assert projections.backfill(store, fewer, wait=0, allow_delete=True).ok
+    assert projections.apply(store, fewer).ok
     assert plain_author(store) == {"works": 1, "views": 3, "best": 3}
     assert projections.verify(store, fewer).ok
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 from projections.engine.guards import Guards
 from projections.engine.processor import Processor
-from projections.engine.registry import LIVE, Registry
+from projections.engine.registry import Registry
 from projections.engine.rejections import Rejected
+from projections.engine.running import Deadline
 from projections.engine.stages import Outcome
 from projections.engine.store import Image, ItemKey, Update, Write
 from projections.errors import Reason, TransactionCancelled, Transient
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import plain_item, wire
+from projections.operations.backfill.backfill_runs import Backfill
+from projections.operations.backfill.progress import Run
 from projections.stores.memory import MemoryStore
 
 HEAD = """
@@ -77,24 +81,49 @@ class World:
         self.store = CountingStore({**self.program.tables, "ledger": LEDGER_SCHEMA}, streams=list(self.program.tables))
         self.rejected: list[Rejected] = []
         self.settings = settings
-        Registry(self.program, self.store, settings.get("new_rules", LIVE)).read_or_create()
+        self.registry().read_or_create()
         self.store.calls.clear()
         self.store.transactions.clear()
         self.position = 0
         self.processor = self.worker()
 
     def under(self, rules: str, head: str = "", **settings: Any) -> World:
-        """The same tables under other rules, as a deployment finds them: all that is in the stream is delivered."""
+        """The same tables with functions whose package has other rules. The registry is as it was; `apply` changes it."""
         other = World(rules, head, **{**self.settings, **settings})
         other.store, other.rejected, other.position = self.store, self.rejected, self.position
         other.processor = other.worker()
         return other
 
+    def apply(self, fates: Mapping[str, str] | None = None, **options: Any) -> Run:
+        """Register these rules, fill the new versions, and promote and publish them, as the operation does.
+
+        `options` are those of `Backfill.begin`: with `promotes=False`, the versions are not promoted. What is in the stream
+        is not delivered.
+        """
+        versions = self.registry().register(self.program, fates).versions.values()
+        return self.carry_out([version.name for version in versions if version.state != "active"], **options)
+
+    def carry_out(self, versions: Collection[str] | None = None, **options: Any) -> Run:
+        """Carry out a backfill in this process. Without `versions`, it is that of all that are filling."""
+        clock = self.settings.get("clock", lambda: 1_700_000_000.0)
+        work = Backfill(self.program, self.store, now=lambda: datetime.fromtimestamp(clock(), UTC))
+        run = work.begin(versions=versions, restart=True, **options)
+        while not run.done:
+            for segment in work.segments(run):
+                while not segment.done:
+                    page = work.page(run, segment, Deadline(lambda: 900.0))
+                    assert not page.failed
+                    segment = page.segment
+            run, _ = work.forward(run)
+        return run
+
     def guards(self) -> Guards:
-        return Guards(self.program, self.registry().read_or_create().identity)
+        snapshot, program = self.registry().current()
+        return Guards(program, snapshot.identity, snapshot.promotions)
 
     def registry(self) -> Registry:
-        return Registry(self.program, self.store, self.settings.get("new_rules", LIVE))
+        clock = self.settings.get("clock", lambda: 1_700_000_000.0)
+        return Registry(self.program, self.store, filled=self.settings.get("filled", True), now=clock)
 
     def worker(self) -> Processor:
         """Another worker, which knows nothing that the first one has cached."""

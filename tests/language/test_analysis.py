@@ -147,14 +147,6 @@ RULES = {
         "from: Like, expired: keep, aggregate: {into: Meta, set: {n: count}}",
         "r.expired: items of Like do not expire: add `expires: true` to the entity, or remove this",
     ),
-    "a list that keeps what expired": (
-        "from: Session, expired: keep, top: {into: Meta, as: l, by: at, limit: 1, attributes: [a]}",
-        "r.expired: top rules accept only `expired: retract`",
-    ),
-    "the last item's value that keeps what expired": (
-        "from: Session, expired: keep, aggregate: {into: Meta, set: {n: count, l: 'last(a, at)'}}",
-        "r.aggregate.set.l: last cannot keep values of expired items: move it to a rule with `expired: retract`",
-    ),
     "part of a map in an aggregate": (
         "from: Like, aggregate: {into: Meta, set: {hist.five: count}}",
         "r.aggregate.set.hist.five: rules write whole attributes, not parts of a map: name the attribute without a dot, "

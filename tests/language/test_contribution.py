@@ -83,6 +83,6 @@ projections:
     rules, [(rule, reason)] = contributing(2000, 1500)
     assert (rules, rule) == (["small", "first", "third"], "second")
     assert reason.startswith("contributions to 1,500 targets take ")
-    assert "; the limit of one item is 190,000 bytes, of which earlier rules in the file leave " in reason
+    assert "; the limit of one item is 190,000 bytes, of which other rules, or versions of them, leave " in reason
     assert [rule for rule, _ in contributing(6000, 10)[1]] == ["first", "third"]
     assert contributing(1000, 500)[1] == []

@@ -225,7 +225,7 @@ JUDGED = {
     ],
     "tests/simulation/rules/compute.yaml": ["33 once-and-puts note", "36 once-and-puts note"],
     "tests/simulation/rules/adoption.yaml": ["6 shared-key warning"],
-    "tests/simulation/rules/disabled.yaml": ["16 copied-index-key warning"],
+    "tests/simulation/rules/held.yaml": ["16 copied-index-key warning"],
     "tests/simulation/rules/chains.yaml": [
         "23 hot-partition warning",
         "23 number-does-not-fit note",

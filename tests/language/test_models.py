@@ -107,7 +107,7 @@ def test_keys_and_indexes_have_one_form() -> None:
     }
 
 
-COMMON = {"mode": "live", "enabled": True}
+COMMON = {"hold": False}
 RETRACT = COMMON | {"from": {"Order": {}}, "expired": "retract"}
 
 
@@ -160,7 +160,7 @@ RETRACT = COMMON | {"from": {"Order": {}}, "expired": "retract"}
             "firstOrders",
             RETRACT
             | {
-                "mode": "shadow",
+                "hold": True,
                 "top": {
                     "into": "Customer",
                     "as": "firstOrders",

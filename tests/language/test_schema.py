@@ -61,7 +61,7 @@ def test_every_construct_appears(schema: dict[str, Any]) -> None:
         names |= set(model.get("properties", {}))
     assert names >= {"table", "tables", "entities", "projections", "retired", "guard_prefix"}
     assert names >= {"key", "indexes", "ttl", "separator", "match", "id", "derived", "expires", "index_key"}
-    assert names >= {"from", "where", "bind", "each", "expired", "mode"}
+    assert names >= {"from", "where", "bind", "each", "expired", "hold"}
     assert names >= {"copy", "aggregate", "top", "latest", "index", "embed"}
     assert names >= {"into", "attributes", "values", "set", "shards", "as", "by", "limit", "order", "on_delete"}
     assert names >= {"prefix", "suffix", "exists", "anything-but", "numeric", "equals-ignore-case", "$or"}

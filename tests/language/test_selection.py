@@ -24,7 +24,7 @@ projections:
   likes: {from: Like, tags: [counters, feed], owner: feed-team, aggregate: {into: Post, set: {likes: count}}}
   karma: {from: Post, tags: [counters], aggregate: {into: User, set: {karma: sum(likes)}}}
   board: {from: User, owner: games-team, copy: {into: Board, attributes: [karma]}}
-  posts: {from: Post, tags: [feed], enabled: false, aggregate: {into: User, set: {posts: count}}}
+  posts: {from: Post, tags: [feed], hold: true, aggregate: {into: User, set: {posts: count}}}
 """
 
 

@@ -36,7 +36,7 @@ MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "keep what expired": (1, {}),
     "leave pages undone": (289, {"old": True, "keeps": False, "other": "", "operators": ["apply"]}),
     "leave what is gone": (
-        133,
+        294,
         {**KEEPS, "operators": ["apply", "repair"], "old": False, "sleepy": 0.12, "keys": [0, 1]},
     ),
     "mark stale versions": (0, {"old": True, "keeps": False, "other": ""}),

@@ -179,7 +179,9 @@ class World:
         self.seen: dict[str, list[Target]] = {}
         self.tasks: list[tuple[Any, ...]] = []
         self.discarded: list[Record] = []
-        """Expiries that Lambda discarded: they are redriven, late and perhaps twice, or never."""
+        """Expiries that Lambda discarded, to be redriven: late, and perhaps twice."""
+        self.lost: list[Record] = []
+        """Discarded expiries that cannot be redriven. `verify --repair` corrects their items at last: DroppedAlarm."""
         self.knows: dict[int, int] = {}
         """By version, the sequence from which on it knows of each expiry; of older ones it may know, too."""
         self.registered: dict[int, int] = {}
@@ -1099,7 +1101,7 @@ def run(world: World, trace: Callable[..., None]) -> None:
             shard, position = world.shards[what], world.position[what]
             if shard[position].expired and world.other != "copy" and rng.random() < 0.1:
                 world.position[what] += 1  # Lambda discards the record
-                world.discarded += [shard[position]] * (rng.random() < 0.7)
+                (world.discarded if rng.random() < 0.7 else world.lost).append(shard[position])
                 continue
             batch = shard[position : position + rng.randrange(1, 4)]
             busy[what] = each = start(world, lambda: None, function, batch)
@@ -1188,6 +1190,10 @@ def close(world: World) -> Process | None:
         del world.wanted[kind]
         if documents[rules[kind].active] != document:
             return start(world, None, apply, document)
+    if world.discarded:
+        return start(world, None, redrive, world.discarded.pop())
+    if world.lost:
+        return start(world, None, repair, world.lost.pop().key)
     world.may_be_old = False
     for kind in sorted(rules):
         if rules[kind].leaving:

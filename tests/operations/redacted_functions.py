@@ -25,7 +25,9 @@ from moto import mock_aws
 
 from projections.aws.clients import client, session
 from projections.aws.live_tables import create_table
+from projections.engine.registry import Registry
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.stores.dynamodb import DynamoDBStore
 
 ACCOUNT = "123456789012"
 ARN = f"arn:aws:dynamodb:us-east-1:{ACCOUNT}:table/app/stream/2026-01-01T00:00:00.000"
@@ -218,6 +220,9 @@ def main(rules: str, result: str) -> None:
         dynamodb, sqs = client("dynamodb"), client("sqs")
         create_table(dynamodb, "app", program.tables["main"])
         create_table(dynamodb, "ledger", LEDGER_SCHEMA, stream=False)
+        schemas = {**program.tables, "ledger": LEDGER_SCHEMA}
+        store = DynamoDBStore(dynamodb, {"main": "app", "ledger": "ledger"}, schemas)
+        Registry(program, store).read_or_create()  # the tables are empty
         queues = {name: sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("quarantine", "tasks")}
         os.environ |= {"QUARANTINE_QUEUE_URL": queues["quarantine"], "TASK_QUEUE_URL": queues["tasks"]}
         stream = Stream(dynamodb)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import pytest
-
-from projections.cli.backfill import report
 from projections.operations.dry import MOST_CHANGES, ValueChange
 from tests.operations.backfill.stage import (
     AUTHOR,
@@ -25,7 +21,7 @@ STARRED = LIKES.replace("from: Like,", "from: Like, where: {stars: [{numeric: ['
 
 def by_hand(rules: str, **settings: Any) -> Stage:
     """A table whose derived values the application kept."""
-    stage = Stage(rules, new_rules="filling", **settings)
+    stage = Stage(rules, filled=False, **settings)
     for post, count in enumerate((2, 5, 0)):
         stage.put(
             f"POST#{post}", "METADATA", likeCount=count, best=11, owner="u1", lastStars=11, newest=[{"stars": 11}]
@@ -38,11 +34,11 @@ def by_hand(rules: str, **settings: Any) -> Stage:
     return stage
 
 
-def rehearsed(stage: Stage, rules: tuple[str, ...] = ()) -> dict[str, list[ValueChange]]:
+def rehearsed(stage: Stage) -> dict[str, list[ValueChange]]:
     """The examples by rule. Nothing is written."""
     before = stage.store.items("main"), stage.store.items("ledger")
     dry = stage.backfill(dry=True)
-    stage.runner(dry).rehearse(dry.unrecorded_run(rules, 2))
+    stage.runner(dry).rehearse(dry.unrecorded_run(dry.registry.preview(stage.program).snapshot, 2))
     assert (stage.store.items("main"), stage.store.items("ledger")) == before
     assert dry.adoption is not None
     examples = dry.adoption.examples
@@ -117,15 +113,3 @@ def test_index_attributes_of_a_rule_that_was_active_are_not_values_of_the_applic
     stage = by_hand(LISTED)
     stage.filled()
     assert rehearsed(stage.under(LISTED.replace("BY#", "OF#"))) == {}
-
-
-def test_report_of_a_backfill_is_json(capsys: pytest.CaptureFixture[str]) -> None:
-    stage = Stage(LIKES, new_rules="filling")
-    stage.put("POST#1", "METADATA")
-    stage.lose()
-    backfill = stage.backfill()
-    runner = stage.runner(backfill)
-    run = runner.work(backfill.begin())
-    assert report(backfill, run, runner, as_json=True) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert (printed["rules"], printed["phases"]["items"]["items"]) == ({"likes": "live"}, 1)

@@ -14,12 +14,13 @@ import pytest
 from emulators import ROOT
 
 from projections.engine.guards import Guards, Identity
+from projections.engine.registry import document_key
 from projections.engine.store import ItemKey, Update
 from projections.operations.audit import AUDIT, Audited, AuditHandler
 from projections.operations.health import ACT, FINE
 from projections.operations.health import audit as finding
 from tests.engine.world import World
-from tests.operations.verify_scene import brief, edit, filled, lost, of, repaired
+from tests.operations.verify_scene import HEAD, RULES, TAG, brief, edit, filled, lost, of, repaired, rules_text
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -166,6 +167,21 @@ def test_an_audit_writes_nothing_but_its_place() -> None:
     audit.run()
     after = world.store.items("main"), [item for item in world.store.items("ledger") if item["pk"]["S"] != "A"]
     assert after == before
+
+
+def test_an_audit_leaves_out_a_version_that_it_cannot_read() -> None:
+    world = filled()
+    newer = {"document": {"S": '{"tables": {}, "entities": {}, "rule": {"kind": "newer"}}'}}
+    world.store.write(Update(document_key("likes.1"), set=newer))
+    edit(world, "POST#1", "METADATA", likeCount=99, starSum=99)
+    before, older = (
+        world.registry().read(),
+        world.under(rules_text(RULES.keys() - {"likes"}), HEAD + TAG + "projections:\n"),
+    )
+    audit = Scheduled(older)
+    audit.run()
+    assert {(drift.rule, drift.attribute) for drift in audit.run().drifts} == {("sharded", "starSum")}
+    assert world.registry().read() == before
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,7 @@ def touched() -> Iterator[ItemKey]:
 
     def note(number: int, name: str, keys: Sequence[ItemKey]) -> None:
         if name != "query":
-            found.update((key, None) for key in keys if key != REGISTRY)
+            found.update((key, None) for key in keys if key.partition != REGISTRY.partition)
 
     delivery.store.fault = note
     delivery.first()
@@ -353,7 +353,7 @@ def concerned(key: ItemKey) -> set[str | None]:
     """Return the rules that an item affects: only they may reject it or differ because of it."""
     program = Delivery().program
     if key.table == "ledger":
-        named = {rule for rule in program.rules if f"|{rule}|" in f"{key.partition.replace('#', '|')}|"}
+        named = {rule for rule in program.rules if f"|{rule}." in key.partition.replace("#", "|")}
         return {None, *(named or program.rules)}
     ours = {rule for rule in program.rules if oracle().rules[rule].into is entity_of(key)}
     return {None, *ours, *(rule for rule in program.rules if oracle().rules[rule].source is entity_of(key))}

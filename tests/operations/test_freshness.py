@@ -17,13 +17,12 @@ import projections
 from projections.aws.metrics import freshness
 from projections.deploy.needs import Deployment
 from projections.deploy.sam_template import sam_template
-from projections.engine.registry import FILLING
 from projections.operations import health
 from tests.engine.world import World
 
 RULES = """
   likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}
-  stars: {from: Like, mode: shadow, aggregate: {into: Post, set: {stars: sum(stars)}}}
+  stars: {from: Like, hold: true, aggregate: {into: Post, set: {stars: sum(stars)}}}
   feed: {from: Post, index: {GSI1PK: FEED, GSI1SK: "{postId}"}}
 """
 
@@ -81,11 +80,12 @@ def test_a_clock_that_is_behind_gives_no_negative_age_and_a_record_without_time_
 
 def test_a_filling_rule_has_an_age_only_if_it_publishes() -> None:
     """While a rule fills, its groups are not published, and its index attributes are."""
-    world = World(RULES, new_rules=FILLING, clock=lambda: 1_700_000_000.0)
+    world = World(RULES, filled=False, clock=lambda: 1_700_000_000.0)
     world.put("POST#1", "METADATA")
     world.like(1, 1)
     assert world.deliver().freshness.keys() == {"feed"}
-    world.registry().complete(["likes", "feed"])
+    world.registry().fill(["likes.1"])
+    world.registry().promote(["likes.1"])
     world.like(2, 1)
     assert "likes" in world.deliver().freshness
 
@@ -101,9 +101,9 @@ class CloudWatch:
 
 
 def test_rules_that_publish_only_after_their_backfill_are_counted() -> None:
-    """Not those in shadow mode, and not those that publish already."""
-    for state, filling in ((FILLING, 1), ("live", 0)):
-        world = World(RULES, new_rules=state)
+    """Not those that publish already."""
+    for filled, filling in ((False, 2), (True, 0)):
+        world = World(RULES, filled=filled)
         world.like(1, 1)
         world.like(2, 1)
         assert world.deliver().counts["filling"] == filling
@@ -130,7 +130,7 @@ entities:
 projections:
   like-count: {from: Like, within: 2m, aggregate: {into: Post, set: {likeCount: count}}}
   likeCount: {from: Like, within: 30s, aggregate: {into: Post, set: {likers: count}}}
-  stars: {from: Like, within: 9s, enabled: false, aggregate: {into: Post, set: {stars: sum(stars)}}}
+  stars: {from: Like, within: 9s, hold: true, aggregate: {into: Post, set: {stars: sum(stars)}}}
 """
 
 

@@ -57,7 +57,7 @@ def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def stage_with_poison() -> Stage:
-    stage = Stage(ALL, new_rules="filling")
+    stage = Stage(ALL, filled=False)
     stage.fill()
     stage.put("POST#77", "METADATA", owner="u77", tags=["z"])
     stage.like(77, 1, stars=1)
@@ -77,10 +77,8 @@ def test_a_backfill_page_rejects_the_item_and_does_the_others(broken: str) -> No
     stage = stage_with_poison()
     rejected: list[Rejected] = []
     backfill = stage.backfill(page=20, quarantine=rejected.extend)
-    run = backfill.begin(segments=1, allow_delete=True)
+    run = stage.apply(backfill, segments=1, allow_delete=True)
     while not run.done:
-        if run.ready > stage.clock.now:
-            stage.clock.sleep(run.ready - stage.clock.now)
         while left := [segment for segment in backfill.segments(run) if not segment.done]:
             assert backfill.page(run, left[0], deadline()).failed == {}
         run, _ = backfill.forward(run)
@@ -94,8 +92,9 @@ def test_a_backfill_page_rejects_the_item_and_does_the_others(broken: str) -> No
 
 def test_verify_names_the_item_and_compares_the_others(broken: str) -> None:
     stage = stage_with_poison()
-    stage.registry().read_or_create()
-    stage.registry().complete(stage.program.rules)
+    names = [f"{name}.1" for name in stage.program.rules]
+    stage.registry().fill(names)
+    stage.registry().promote(names)
     with verified(stage) as one:
         found = list(one.drifts())
         assert list(one.busy()) == []
@@ -109,8 +108,9 @@ def test_verify_names_the_item_and_compares_the_others(broken: str) -> None:
 
 def test_a_sample_and_the_audit_name_the_item(broken: str) -> None:
     stage = stage_with_poison()
-    stage.registry().read_or_create()
-    stage.registry().complete(stage.program.rules)
+    names = [f"{name}.1" for name in stage.program.rules]
+    stage.registry().fill(names)
+    stage.registry().promote(names)
     with verified(stage, begin=lambda one: one.sample(1.0)) as one:
         assert any(drift.kind == "error" for drift in one.drifts())
     seen: list[audit.Audited] = []

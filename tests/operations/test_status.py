@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from projections.engine.registry import FILLING, Registry
+from projections.engine.registry import Registry, document_key
 from projections.engine.rivals import Rival
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -37,81 +37,110 @@ def program(rules: str, tail: str = "") -> Program:
     return Program.from_document(loads(HEAD + rules.replace("MODE", "") + tail).document())
 
 
-def memory(rules: str = BOTH, state: str = "live") -> MemoryStore:
+def registry_of(store: MemoryStore, rules: Program, *, filled: bool = True) -> Registry:
+    return Registry(rules, store, filled=filled, now=lambda: NOW.timestamp() - 3600)
+
+
+def memory(rules: str = BOTH, *, filled: bool = True) -> MemoryStore:
     store = MemoryStore({**program(rules).tables, "ledger": LEDGER_SCHEMA})
-    Registry(program(rules), store, state).read_or_create()
+    registry_of(store, program(rules), filled=filled).read_or_create()
     return store
 
 
-def findings_of(store: MemoryStore, rules: Program, *, deployed: bool = False) -> list[Finding]:
-    registry = Registry(rules, store)
-    snapshot = registry.read()
-    states = health.states(rules, snapshot, registry.definition) if snapshot is not None else {}
-    return list(health.rules(rules, snapshot, states, registry.definition, deployed=deployed))
-
-
-def judged(store: MemoryStore, rules: Program, *, deployed: bool = False) -> dict[str, Finding]:
-    return {one.subject: one for one in findings_of(store, rules, deployed=deployed)}
+def judged(store: MemoryStore, rules: Program, now: datetime = NOW) -> dict[str, Finding]:
+    return {one.subject: one for one in health.rules(rules, registry_of(store, rules).read(), now, stack="shop")}
 
 
 # Rules.
 
+EPOCH = int(NOW.timestamp()) - 3600
+APPLY = "`projections apply --stack shop RULES`"
 
-def test_each_kind_of_filling_rule_has_its_message() -> None:
-    shadow = LIKES.replace("likes", "shade").replace("likeCount", "shadeCount").replace("MODE", "mode: shadow, ")
-    rules = program(BOTH + shadow)
-    store = MemoryStore({**rules.tables, "ledger": LEDGER_SCHEMA})
-    Registry(rules, store, FILLING).read_or_create()
+
+def test_each_state_of_a_version_has_its_message() -> None:
+    held = LIKES.replace("likes", "tried").replace("likeCount", "tries").replace("MODE", "hold: true, owner: feed, ")
+    rules = program(BOTH + held)
+    store = memory(BOTH + held, filled=False)
+    assert judged(store, rules) == {
+        "rules": Finding("rules", FINE, f"epoch {EPOCH}: 1 active, 2 filling"),
+        "rule listed.1": Finding(
+            "rule listed.1",
+            LOOK,
+            "active: its promotion is not complete: some items may lack its values, or show another version, since 60 min",
+            f"Run {APPLY}: it goes on; with --allow-delete if it reports withheld deletions.",
+        ),
+        "rule likes.1": Finding(
+            "rule likes.1",
+            LOOK,
+            "filling: it publishes nothing until all items have been read, since 60 min",
+            f"Run {APPLY}: it fills and publishes it.",
+        ),
+        "rule tried.1": Finding(
+            "rule tried.1",
+            LOOK,
+            "filling: it publishes nothing until all items have been read, since 60 min (owner: feed)",
+            f"Run {APPLY}: it fills and publishes it.",
+        ),
+    }
+    registry = registry_of(store, rules)
+    registry.fill(["likes.1", "tried.1"])
     found = judged(store, rules)
-    assert found["rules"].says == "epoch 1: 3 filling"
-    assert found["rule likes"].says == "filling: it publishes nothing until its backfill is complete"
-    assert found["rule listed"].says == "filling: the rule has not processed items that existed before it"
-    assert found["rule shade"].says == "filling: the ledger lacks the items that existed before this rule"
-    assert {one.todo for one in found.values() if one.level == LOOK} == {"Run `projections backfill`."}
-    Registry(rules, store).complete(rules.rules)
-    assert judged(store, rules) == {"rules": Finding("rules", FINE, "epoch 2: 2 live, 1 shadow")}
+    assert (found["rule likes.1"].level, found["rule likes.1"].todo) == (
+        LOOK,
+        "Run `projections promote --stack shop likes`.",
+    )
+    assert found["rule tried.1"] == Finding(
+        "rule tried.1", FINE, "ready: complete, and held: it publishes nothing, since 60 min (owner: feed)"
+    )
+    snapshot = registry.promote(["likes.1"])
+    assert judged(store, rules)["rule likes.1"].says == (
+        "active: its promotion is not complete: some items may lack its values, or show another version, since 60 min"
+    )
+    registry.finish(snapshot.versions.values())
+    assert judged(store, rules).keys() == {"rules", "rule tried.1"}
 
 
-def test_differences_of_a_rule_file_that_is_not_active_are_reported() -> None:
+def test_versions_that_were_replaced_are_reported_with_what_becomes_of_them() -> None:
+    changed = program(LIKES.replace("count}", "count, most: max(number(stars))}") + LISTED.replace("x}", "y}"))
+    store = memory()
+    registry = registry_of(store, changed)
+    registry.register(changed)
+    registry.fill(["likes.2"])
+    registry.promote(["likes.2"])
+    found = judged(store, changed)
+    assert found["rules"].says == f"epoch {EPOCH + 3}: 2 active, 1 leaving, 1 standby"
+    standby = (
+        "standby: replaced, and maintained, since {}: `projections rollback --stack shop likes` publishes it again"
+    )
+    assert found["rule likes.1"] == Finding("rule likes.1", FINE, standby.format("60 min"))
+    assert found["rule listed.1"].says == "leaving: values that it has written are not removed yet, since 60 min"
+    later = judged(store, changed, NOW + timedelta(days=8))
+    assert later["rule likes.1"].says == standby.format("8 d") + ". The end of the next backfill removes it"
+
+
+def test_a_version_that_a_function_cannot_read_needs_action() -> None:
+    store = memory()
+    item = dict(store.get(document_key("likes.1")) or {})
+    store.put("ledger", {**item, "document": {"S": '{"rule": {"from": {"Like": {}}, "newer": {}}}'}})
+    registry_of(store, program(LISTED)).current()
+    finding = judged(store, program(BOTH))["rule likes.1"]
+    assert finding.level == ACT
+    assert finding.says.startswith("stale: a function could not read it, because its package is older, since 60 min")
+    assert finding.todo == f"Deploy the current package to all functions, then run {APPLY}."
+
+
+def test_differences_of_a_rule_file_that_is_not_applied_are_reported() -> None:
     new = LISTED.replace("listed", "more").replace("GSI1PK", "GSI2PK").replace("GSI1SK", "GSI2SK")
     head = HEAD.replace("GSI1: [GSI1PK, GSI1SK]", "GSI1: [GSI1PK, GSI1SK], GSI2: [GSI2PK, GSI2SK]")
-    changed = LISTED.replace("x}", "y}")
-    document = loads(head + changed + new + "retired: {likes: remove}\n").document()
+    held = LISTED.replace("listed: {", "held: {hold: true, ").replace("GSI1", "GSI2")
+    document = loads(head + LISTED.replace("x}", "y}") + new).document()
     found = judged(memory(), Program.from_document(document))
-    assert found["rule file"].says == "these rules are not active (new: more; changed: listed; retired: likes)"
-    assert found["rule file"].level == LOOK
-    assert "projections backfill" in found["rule file"].todo
-
-
-def test_a_rule_file_without_an_active_rule_needs_action() -> None:
-    findings = findings_of(memory(), program(LISTED))
-    assert [(one.level, one.says) for one in findings[1:2]] == [(ACT, "lacks active rules: likes")]
-    assert "`retired: {likes: keep}`" in findings[1].todo
-
-
-def test_values_of_the_former_version_of_a_rule_are_reported() -> None:
-    store, changed = memory(LISTED), program(LISTED.replace("x}", "y}"))
-    Registry(changed, store).activate()
-    findings = findings_of(store, changed)
-    assert findings[0].says == "epoch 2: 1 filling, 1 retiring"
-    assert [(one.subject, one.says) for one in findings[1:]] == [
-        ("rule listed", "filling: the rule has not processed items that existed before it"),
-        ("rule listed", "values of its former version are not removed yet"),
-    ]
-
-
-def test_provisional_rules_need_action() -> None:
-    store, other = memory(BOTH), program(LISTED.replace("x}", "y}"), "retired: {likes: remove}\n")
-    Registry(other, store).admit()
-    found = judged(store, program(BOTH))
-    assert found["rules"].says == "epoch 1: 2 live"
-    assert (found["rule listed"].level, found["rule likes"].level) == (ACT, ACT)
-    assert found["rule listed"].says == "functions have worked with another version of this rule, which is not active"
-    assert found["rule likes"].says == "functions have worked without this rule, which is not active"
-    assert "projections backfill" in found["rule listed"].todo
-    theirs = judged(store, other)
-    assert theirs.keys() == {"rules", "rule file"}, "the provisional rules are those of the file"
-    assert theirs["rule file"].says == "these rules are not active (changed: listed; retired: likes)"
+    assert found["rule file"].says == (
+        "it is not what the functions work with (new: more; changed: listed; missing: likes)"
+    )
+    assert (found["rule file"].level, APPLY in found["rule file"].todo) == (LOOK, True)
+    same = Program.from_document(loads(head + BOTH + held).document())
+    assert "rule file" not in judged(memory(), same), "a held index rule is not in the registry"
 
 
 # Backfills.
@@ -121,7 +150,7 @@ def backfilled(store: MemoryStore, rules: Program, **settings: Any) -> Finding:
     run = Progress(store).run()
     notes = health.read_notes(store, run) if run is not None else None
     now = settings.pop("now", NOW)
-    return health.backfill(run, notes, Registry(rules, store).read(), now)
+    return health.backfill(run, notes, now)
 
 
 def backfill_of(world: World) -> Backfill:
@@ -129,7 +158,7 @@ def backfill_of(world: World) -> Backfill:
 
 
 def filled(likes: int = 20) -> World:
-    world = World(BOTH, HEAD, new_rules=FILLING)
+    world = World(BOTH, HEAD, filled=False)
     for user in range(likes):
         world.like(user, 1)
     return world
@@ -152,7 +181,7 @@ def test_progress_of_a_stopped_backfill_and_how_to_continue_are_reported() -> No
         Runner(backfill, report=told, sleep=lambda seconds: None).work(run)
     finding = backfilled(world.store, world.program)
     assert finding.level == LOOK
-    assert finding.says.startswith("started 3 h ago, phase items: ")
+    assert finding.says.startswith("of likes.1, started 3 h ago, phase items: ")
     assert "items read, " in finding.says
     assert "run the same command again" in finding.todo
 
@@ -161,7 +190,7 @@ def test_a_complete_backfill_is_fine_and_has_its_age() -> None:
     world = filled()
     backfill = backfill_of(world)
     Runner(backfill, sleep=lambda seconds: None).work(backfill.begin(segments=2))
-    assert backfilled(world.store, world.program) == Finding("backfill", FINE, "completed 3 h ago")
+    assert backfilled(world.store, world.program) == Finding("backfill", FINE, "of likes.1, completed 3 h ago")
 
 
 def test_a_backfill_records_rejected_items_in_the_writes_of_its_progress_and_within_bounds() -> None:

@@ -19,7 +19,7 @@ from tests.engine.world import World
 from tests.operations.test_verify import PLANTS
 from tests.operations.verify_scene import brief, drifts, filled, repaired
 
-CHOSEN = ["a shard of a group", "a rebuild in shards that was not ended", "a claimed copy of the wrong source"]
+CHOSEN = ["a shard of a group", "a claimed copy of the wrong source"]
 
 
 class Moved:
@@ -66,7 +66,7 @@ def test_planted_damage_is_found_and_repaired(name: str, moved: list[Moved], dyn
     found: list[Drift] = drifts(world, there.store, threads=3, page=20)
     assert brief(found) == expected
     assert sorted(map(str, there.items("ledger"))) == before
-    assert repaired(world, there.store, threads=3) == []
+    assert repaired(world, there.store) == []
     assert drifts(world, there.store, threads=3) == []
     expired = next(record for record in world.store.stream("main") if "userIdentity" in record)
     settled = [("visits", expired["dynamodb"]["OldImage"])]

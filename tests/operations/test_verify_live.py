@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from projections.engine.store import ItemKey, Store
+from projections.operations.backfill.backfill_runs import Backfill
+from projections.operations.dry import Cautious
 from projections.operations.verify.drift import Drift
+from projections.operations.verify.repair import Repair
+from projections.operations.verify.verification import Verification
 from tests.engine.world import World
 from tests.operations.verify_scene import (
     assert_right,
@@ -19,7 +24,7 @@ from tests.operations.verify_scene import (
     ledger_edit,
     ledger_lose,
     lost,
-    mend,
+    repaired,
     verified,
 )
 
@@ -109,15 +114,30 @@ DAMAGE: list[Callable[[World], Any]] = [
     lambda world: edit(world, "POST#9", "METADATA", likeCount=99),
     lambda world: lost(world, lambda: world.like(9, 9, stars=1)),
     lambda world: lost(world, lambda: world.remove("USER#8", "LIKE#9")),
-    lambda world: ledger_edit(world, "G|likes|main|POST#9", n={"N": "77"}),
-    lambda world: ledger_edit(world, "G|newest|main|POST#9", n={"N": "77"}),
-    lambda world: ledger_lose(world, "M|likes|main|POST#9"),
+    lambda world: ledger_edit(world, "G|likes.1|main|POST#9", n={"N": "77"}),
+    lambda world: ledger_edit(world, "G|newest.1|main|POST#9", n={"N": "77"}),
+    lambda world: ledger_lose(world, "M|likes.1|main|POST#9"),
     lambda world: ledger_lose(world, "E|main|USER#8|LIKE#9"),
-    lambda world: ledger_lose(world, "G|sharded|main|POST#9"),
+    lambda world: ledger_lose(world, "G|sharded.1|main|POST#9"),
     lambda world: lost(world, lambda: world.remove("SEEN#8#9", "X")),
     lambda world: edit(world, "USER#8", "PROFILE", city="unheard"),
 ]
 """To a post that the traffic leaves alone, and to two of its likes."""
+
+
+def mend(one: Verification, world: World, store: Store, pause: Callable[[float], None]) -> list[Drift]:
+    """Repairs, and verifies again; what is left."""
+    backfill = Backfill(world.program, store, now=lambda: datetime.fromtimestamp(1_700_000_000, UTC))
+    settings: Any = {"allow_delete": True, "segments": 1, "clock": lambda: 1_700_000_000.0}
+    repair = Repair(one.scope, world.program, Cautious(store, deletes=True), one.candidates, backfill, **settings)
+    repair.all()
+    assert (repair.failed, repair.rejected) == ({}, {})
+    if world.registry().read() != one.scope.snapshot:
+        with verified(world, store, sleep=pause, patience=1.0) as again:
+            return list(again.drifts())
+    one.candidates.reset()
+    one.examine()
+    return list(one.drifts())
 
 
 def with_an_own_post() -> World:
@@ -141,8 +161,7 @@ def test_damage_is_found_and_repaired_while_the_application_writes(seed: int) ->
     with verified(world, store, sleep=traffic.pause, patience=1.0, page=4 + seed % 9) as one:
         found = list(one.drifts())
         assert {(drift.kind, drift.rule, drift.target, drift.attribute) for drift in found} == quiet
-        mend(one, world, store)
-        assert list(one.drifts()) == []
+        assert mend(one, world, store, traffic.pause) == []
     world.settle()
     assert drifts(world) == []
     assert_right(world)
@@ -163,16 +182,10 @@ def test_a_ledger_that_was_restored_to_an_earlier_point_is_repaired_while_the_ap
     left: list[Drift] = []
     for _ in range(4):  # what live traffic does with such a ledger meanwhile may be wrong in new ways
         with verified(world, store, sleep=traffic.pause, patience=1.0) as one:
-            mend(one, world, store)
-            left = list(one.drifts())
+            left = mend(one, world, store, traffic.pause)
     assert left == []
     world.settle()
-    repair_quietly(world)
+    assert repaired(world) == []
+    world.settle()
     assert drifts(world) == []
     assert_right(world)
-
-
-def repair_quietly(world: World) -> None:
-    with verified(world) as one:
-        mend(one, world, world.store)
-    world.settle()

@@ -32,14 +32,9 @@ def without(name: str) -> dict[str, str]:
 
 def test_permissions_are_minimal() -> None:
     settings = Settings.read(FINE)
-    assert (settings.tables, settings.ledger, settings.new_rules) == ({"main": "app"}, "ledger", "live")
+    assert (settings.tables, settings.ledger) == ({"main": "app"}, "ledger")
     assert (settings.stream_arns, settings.quarantine_url, settings.task_url) == ({}, None, None)
     assert settings.push_writes_per_second == 500
-
-
-def test_rules_start_live_or_filling() -> None:
-    assert Settings.read({**FINE, "NEW_RULES": "live"}).new_rules == "live"
-    assert Settings.read({**FINE, "NEW_RULES": "fill"}).new_rules == "filling"
 
 
 def test_streams_belong_to_the_tables_they_name() -> None:
@@ -61,7 +56,6 @@ def test_streams_belong_to_the_tables_they_name() -> None:
         ({**without("TABLE_NAME"), "TABLES": '{"a": 1}'}, "Set it to a JSON object"),
         ({**without("TABLE_NAME"), "TABLES": '{"a": "x", "b": "x"}'}, "one table under two names"),
         ({**FINE, "LEDGER_TABLE_NAME": "app"}, "LEDGER_TABLE_NAME is 'app', an application table"),
-        ({**FINE, "NEW_RULES": "maybe"}, "NEW_RULES is 'maybe'"),
         ({**FINE, "PUSH_WRITES_PER_SECOND": "many"}, "PUSH_WRITES_PER_SECOND is 'many'. Set it to a whole number"),
         ({**FINE, "PUSH_WRITES_PER_SECOND": "24"}, "25 or more"),
         (

@@ -310,11 +310,12 @@ def test_without_time_for_a_single_page_a_message_fails_lest_it_goes_round_for_e
     assert "time was up" in scene.seen[-1].failed["1"]
 
 
-def test_a_rule_that_went_into_the_shadow_meanwhile_writes_nothing() -> None:
-    """Its functions were rolled back, or changed, while a page was in the queue."""
+def test_a_rule_that_was_held_meanwhile_writes_nothing() -> None:
+    """The rule was held, and applied, while a page was in the queue."""
     scene = Scene(ada=2)
     push = scene.rename("ada")
-    scene.world = scene.world.under(RULES.replace("{from: User,", "{from: User, mode: shadow,"), HEAD)
+    scene.world = scene.world.under(RULES.replace("{from: User,", "{from: User, hold: true,"), HEAD)
+    scene.world.registry().register(scene.world.program)
     assert scene.handle(write(push)) == []
     scene.drain()
     assert scene.names("ada") == ["old", "old"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,9 +11,8 @@ from typing import Any
 from projections.cli.verify import difference
 from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey, Store
-from projections.operations.dry import Cautious
 from projections.operations.verify.drift import Drift
-from projections.operations.verify.repair import Repair
+from projections.operations.verify.repair import verify_and_repair
 from projections.operations.verify.scanning import Scratch
 from projections.operations.verify.verification import Verification
 from projections.operations.verify.verify_scope import Scope
@@ -46,21 +44,21 @@ RULES = {
 }
 
 
-def rules_text(names: Collection[str] = (), shadow: Collection[str] = ()) -> str:
+def rules_text(names: Collection[str] = (), held: Collection[str] = ()) -> str:
     """The rules as a file has them."""
     chosen = {name: text for name, text in RULES.items() if not names or name in names}
-    shadowed = {name: f"{{mode: shadow, {text[1:]}" if name in shadow else text for name, text in chosen.items()}
-    return "".join(f"  {name}: {text}\n" for name, text in shadowed.items())
+    texts = {name: f"{{hold: true, {text[1:]}" if name in held else text for name, text in chosen.items()}
+    return "".join(f"  {name}: {text}\n" for name, text in texts.items())
 
 
-def world_of(names: Collection[str] = (), shadow: Collection[str] = (), **settings: Any) -> World:
-    text = rules_text(names, shadow)
+def world_of(names: Collection[str] = (), held: Collection[str] = (), **settings: Any) -> World:
+    text = rules_text(names, held)
     return World(text, HEAD + (TAG if "into: Tag" in text else "") + "projections:\n", **settings)
 
 
-def filled(names: Collection[str] = (), shadow: Collection[str] = (), **settings: Any) -> World:
+def filled(names: Collection[str] = (), held: Collection[str] = (), **settings: Any) -> World:
     """A table that came to be under the rules: everything is right."""
-    world = world_of(names, shadow, **settings)
+    world = world_of(names, held, **settings)
     fill(world)
     world.settle()
     if "visits" in world.program.rules:
@@ -127,7 +125,9 @@ def verified(
 ) -> Iterator[Verification]:
     """A verification, as it ended."""
     store = store or world.store
-    scope = Scope(world.program, Registry(world.program, store).read(), rules)
+    registry = Registry(world.program, store)
+    snapshot = registry.read()
+    scope = Scope(registry.program(snapshot) if snapshot is not None else world.program, snapshot, rules)
     with Scratch() as scratch:
         one = Verification(scope, store, scratch, **{"threads": 1, "patience": 0.0, "page": 7, **settings})
         begin(one)
@@ -172,28 +172,15 @@ def brief(found: Collection[Drift]) -> set[Brief]:
     return {of(d.kind, d.rule, d.target, d.attribute, d.actual, d.expected, d.source) for d in found}
 
 
-def repaired(world: World, store: Store | None = None, *, deletes: bool = True, **settings: Any) -> list[Drift]:
-    """Verifies, repairs, and verifies what was repaired; gives what is left."""
-    store = store or world.store
-    with verified(world, store, **settings) as one:
-        mend(one, world, store, deletes=deletes)
-        return list(one.drifts())
-
-
-def mend(one: Verification, world: World, store: Store, *, deletes: bool = True) -> Repair:
-    repair = Repair(
-        one.scope,
-        Cautious(store, deletes=deletes),
-        one.candidates,
-        threads=1,
-        clock=time.time,  # DynamoDB Local deletes expired leases
-    )
-    groups = repair.all()
-    assert (repair.failed, repair.rejected) == ({}, {})
-    one.candidates.reset()
-    one.add_groups(groups)
-    one.examine()
-    return repair
+def repaired(
+    world: World, store: Store | None = None, *, deletes: bool = True, rules: Collection[str] = ()
+) -> list[Drift]:
+    """Verifies, repairs, and verifies again; gives what is left."""
+    settings: dict[str, Any] = {"allow_delete": deletes, "only": rules, "patience": 0.0, "segments": 1}
+    with verify_and_repair(world.program, store or world.store, repair=True, **settings) as done:
+        if done.repair is not None:
+            assert (done.repair.failed, done.repair.rejected) == ({}, {})
+        return list(done.verification.drifts())
 
 
 def assert_right(world: World) -> None:

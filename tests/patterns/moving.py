@@ -12,7 +12,6 @@ from typing import Any
 from projections.aws.clients import client
 from projections.aws.streams import StreamReader
 from projections.dev.target import Followed
-from projections.engine.registry import FILLING
 from projections.engine.rejections import Rejected
 from projections.language.program import Program
 from projections.language.values import plain_item, wire
@@ -250,7 +249,7 @@ class Deployed:
                 self._store(program),
                 tables={self._names[name]: name for name in program.tables},
                 quarantine=self.rejected.extend,
-                new_rules=FILLING,
+                filled=False,
             )
             self._followed = {
                 name: self._followed.get(name) or self._follow(self._names[name]) for name in program.tables

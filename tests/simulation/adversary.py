@@ -11,7 +11,7 @@ from projections.engine.store import ItemKey, Update, Value
 from projections.testing.simulation.item_writer import ItemWriter
 
 _FIELDS: dict[str, tuple[Value, ...]] = {
-    "at": ({"S": ""}, {"S": "0"}, {"S": "~"}, {"S": "9999.999999999999999"}, {"S": "999999999.forged"}),
+    "at": ({"S": ""}, {"S": "0"}, {"S": "~"}, {"S": "9999999999.999999999999999"}, {"S": "999999999.forged"}),
     "by": ({"S": "main|USER#1|PROFILE"}, {"S": ""}),
     "n": ({"N": "0"}, {"N": "1"}, {"N": "1000000"}),
     "s": ({"S": "AAAAAAAA"}, {"S": ""}),
@@ -90,7 +90,7 @@ class Adversary:
             return self._rng.choice(others) if others else None
         if attack == "pose":
             posing = Guards(self._writer.program, Identity("else", (b"another",)))
-            return posing.stamp(rule, key, "0000.000000000000009", n=1)
+            return posing.stamp(rule, key, "0000000000.000000000000009", n=1)
         whole = [value["M"] for value in own if {"d", "at", "s"} <= value.get("M", {}).keys()]
         if not whole:
             return None

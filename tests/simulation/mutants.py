@@ -233,7 +233,7 @@ def _made(name: str, rules: str, patches: Sequence[Patch], options: dict[str, An
         base = Base(frozenset(OPERATIONS) - {"put", *often.split()})
     seed, crashes = options.pop("seed", 0), options.pop("crashes", False)
     rare = tuple(ItemKey(*each) if isinstance(each, tuple) else each for each in options.pop("rare", ()))
-    fixed = {**options, **FROZEN} if options.pop("frozen", False) else options
+    fixed = {"change": False, **(FROZEN if options.pop("frozen", False) else {}), **options}
     return Mutant(name, rules, patches, base, fixed, seed, rare, crashes)
 
 

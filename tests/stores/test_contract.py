@@ -19,7 +19,6 @@ from projections.engine.store import (
     AllOf,
     AnyOf,
     Below,
-    Check,
     Condition,
     Delete,
     Equal,
@@ -506,34 +505,6 @@ def test_a_transaction_makes_all_its_writes(store: Store, p: str) -> None:
     assert attribute(store, key(p, "count"), "n") == ("N", 2)
     assert store.get(key(p, "gone")) is None
     assert store.get(ItemKey("plain", p)) is not None
-
-
-def test_a_check_lets_a_transaction_pass_and_writes_nothing(store: Store, p: str) -> None:
-    store.write(Update(key(p, "lease"), set={"x": s("x")}))
-    checks = [Check(key(p, "lease"), Equal(("x",), s("x"))), Check(key(p, "absent"), Missing(("PK",)))]
-    store.transact([Update(key(p, "new"), set={"x": s("x")}), *checks])
-    assert attribute(store, key(p, "new"), "x") == ("S", "x")
-    assert stored(store, key(p, "lease")) == {"PK": ("S", p), "SK": ("S", "lease"), "x": ("S", "x")}
-    assert store.get(key(p, "absent")) is None
-
-
-def test_a_check_that_fails_cancels_the_transaction_and_shows_the_item(store: Store, p: str) -> None:
-    store.write(Update(key(p, "held"), set={"x": s("old")}))
-    with pytest.raises(TransactionCancelled) as failure:
-        store.transact(
-            [
-                Update(key(p, "new"), set={"x": s("x")}),
-                Check(key(p, "held"), Equal(("x",), s("new"))),
-                Check(key(p, "absent"), Exists(("PK",))),
-            ]
-        )
-    first, second, third = failure.value.reasons
-    assert first is None
-    assert second is not None
-    assert (second.kind, plain(second.item)) == ("condition", stored(store, key(p, "held")))
-    assert third is not None
-    assert (third.kind, third.item) == ("condition", None)
-    assert store.get(key(p, "new")) is None
 
 
 def test_a_cancelled_transaction_has_the_failed_conditions_and_the_items(store: Store, p: str) -> None:

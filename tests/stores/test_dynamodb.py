@@ -16,7 +16,7 @@ from projections.aws import clients as aws
 from projections.aws import live_tables
 from projections.aws.wiring import Tally
 from projections.engine.rejections import refusal
-from projections.engine.store import Check, ItemKey, Missing, Purpose, Update
+from projections.engine.store import ItemKey, Purpose, Update
 from projections.errors import (
     ConditionFailed,
     InvalidRequest,
@@ -133,14 +133,14 @@ def test_reasons_of_a_cancelled_transaction_keep_their_places() -> None:
 
 
 def test_writes_are_counted_for_their_rules() -> None:
-    """One in a transaction takes two units; a check, and a write for no rule of its own, are not a rule's."""
+    """One in a transaction takes two units; a write for no rule of its own is not a rule's."""
     tally = Tally()
     store = DynamoDBStore(
         Answers({}, {}, failure("ConditionalCheckFailedException")), {"app": "prod-app"}, SCHEMAS, wrote=tally.add_write
     )
     likes = Purpose("publish", ("likes",))
     store.write(Update(KEY, purpose=likes))
-    store.transact([Update(KEY, purpose=Purpose("entry")), Update(KEY, purpose=likes), Check(KEY, Missing(("PK",)))])
+    store.transact([Update(KEY, purpose=Purpose("entry")), Update(KEY, purpose=likes)])
     with pytest.raises(ConditionFailed):
         store.write(Update(KEY, purpose=Purpose("index", ("listed", "ranked"))))
     assert tally.take() == {"likes": 3, "(entry)": 2, "listed": 1, "ranked": 1}

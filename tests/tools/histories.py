@@ -21,7 +21,7 @@ __all__ = ["ALL", "RULES", "compiled", "drain", "random_records", "settled"]
 
 ROOT = Path(__file__).parents[2]
 ALL = [ROOT / "projections/rules/social.yaml", *sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))]
-KINDS = {"aggregates", "claims", "compute", "disabled", "embeds", "keep", "lists", "rank", "social", "tables"}
+KINDS = {"aggregates", "claims", "compute", "held", "embeds", "keep", "lists", "rank", "social", "tables"}
 RULES = [path for path in ALL if path.stem in KINDS]
 """Of each kind of rule one file."""
 

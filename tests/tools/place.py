@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from discarded import object_of
 
+import projections
 from projections.aws.clients import client
 from projections.aws.live_tables import create_table
 from projections.aws.wiring import stream_from_environment
 from projections.cli.main import main
-from projections.engine.registry import RETIRING, Registry
+from projections.engine.registry import Registry
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.values import plain_item, wire
@@ -87,6 +88,7 @@ class Place:
         self.sequence = 0
         self.function: str | None = None
         self.deploy(RULES)
+        self.activate()
 
     @staticmethod
     def program(rules: str) -> Program:
@@ -103,14 +105,23 @@ class Place:
         if self.function is not None:
             client("lambda").update_function_code(FunctionName=self.function, ZipFile=self.package())
 
-    def activate(self) -> None:
-        """What a backfill begins and ends with."""
-        rules = self.program(self.rules)
-        schemas = {"ledger": LEDGER_SCHEMA}
-        registry = Registry(rules, DynamoDBStore(self.dynamodb, {"ledger": self.ledger}, schemas))
-        registry.activate()
-        registry.complete(rules.rules)
-        registry.forget([name for name, one in registry.read_or_create().rules.items() if one.state == RETIRING])
+    def apply(self) -> None:
+        """What `apply` does."""
+        rules = projections.loads(self.rules)
+        projections.apply(projections.aws.store(rules, {"main": self.table}, self.ledger), rules)
+
+    def activate(self, *, fills: bool = True) -> None:
+        """What `apply` does to the registry; without `fills`, as long as it reads items."""
+        program, schemas = self.program(self.rules), {"ledger": LEDGER_SCHEMA}
+        registry = Registry(program, DynamoDBStore(self.dynamodb, {"ledger": self.ledger}, schemas))
+        before = registry.read()
+        gone = before.lacking(program) if before is not None else []
+        _, versions = registry.register(program, dict.fromkeys(gone, "keep"))
+        if not fills:
+            return
+        registry.fill(version.name for version in versions.values())
+        registry.promote(version.name for version in versions.values() if not version.held)
+        registry.finish(registry.read_or_create().versions.values())
 
     # The application, and the stream of what it did
 
@@ -192,6 +203,12 @@ class Place:
         """The ARN of the table's stream."""
         arn: str = self.dynamodb.describe_table(TableName=self.table)["Table"]["LatestStreamArn"]
         return arn
+
+    def forget_rules(self) -> None:
+        """Delete the registry and the documents, as before a function or a command has used the ledger."""
+        for item in self.dynamodb.scan(TableName=self.ledger, ConsistentRead=True)["Items"]:
+            if item["pk"]["S"] == "R":
+                self.dynamodb.delete_item(TableName=self.ledger, Key={name: item[name] for name in ("pk", "sk")})
 
     def registry(self) -> dict[str, Any]:
         """The item that says which rules are active."""

@@ -55,14 +55,9 @@ def test_every_command_has_json_and_rules(run: Run, command: str) -> None:
         "graph",
         "dev",
     )  # files of other tools, pictures, and a session for people
-    file = command in (
-        "check",
-        "graph",
-        "diff",
-        "template",
-        "client",
-    )  # they have no other argument, and read no tables
-    assert ("--rules" in out) == (not file and command != "init")  # which makes rules
+    file = command in ("apply", "check", "graph", "diff", "template", "client")
+    others = ("init", "promote", "rollback")  # which make rules, and which read them from the registry
+    assert ("--rules" in out) == (not file and command not in others)
     assert not file or "[FILE]" in out or "[NEW]" in out
 
 

@@ -145,32 +145,32 @@ def test_states_of_rules_are_beside_the_picture_and_follow_the_ledger(
         tab = watched(server.url)
         tab.wait_for_selector("#live li")
         marks = tab.locator("#stage button[data-rule=rule-engagement] .live")
-        assert marks.get_attribute("title") == "live"
+        assert marks.get_attribute("title") == "active"
         assert "epoch 1" in tab.locator("#live").inner_text()
         assert "Read-only." in tab.locator(".live-foot").inner_text()
         shot(tab, "console-rules")
         tab.click("button.rule[data-rule=rule-engagement]")
-        assert tab.locator("#rule-engagement .live-rule").inner_text().strip() == "live"
+        assert tab.locator("#rule-engagement .live-rule").inner_text().strip() == "active"
         tab.keyboard.press("Escape")
         # a changed rule that is being filled
         changed = Program.from_document(
             loads(text.replace("likeCount: count", "likeCount: count, likers: count")).document()
         )
-        Registry(changed, sample.tables.store).activate()
-        run = Run("r", changed.fingerprint, 2, (), (), ("main",), 1, "entries", datetime.now(UTC).isoformat())
+        Registry(changed, sample.tables.store).register(changed)
+        run = Run("r", ("engagement.2",), ("main",), 1, "entries", datetime.now(UTC).isoformat())
         assert Progress(sample.tables.store).begin(run, None)
         monkeypatch.setattr("projections.cli.status.rule_ages", lambda *given: {"postById": (0.42, 31.0)})
         source._status = source._services = None
         tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         tab.wait_for_selector("#stage button[data-rule=rule-engagement] .live.pill")
-        assert marks.inner_text() == "filling"
+        assert marks.inner_text() == "1 active, 2 filling"
         assert "Needs attention" in tab.locator("#live").inner_text()
         assert tab.locator("#live .steps .now").inner_text() == "entries"
         assert tab.locator("#live .steps .past").all_inner_texts() == ["items"]
         copied = tab.locator("#stage button[data-rule=rule-postById] .live")
         assert copied.inner_text() == "0.4 s"
         said = copied.get_attribute("title")
-        assert said == "live; changes were 0.4 s old when the rule had read them (p99: 31 s)"
+        assert said == "active; changes were 0.4 s old when the rule had read them (p99: 31 s)"
         shot(tab, "console-filling")
         tab.evaluate("document.getElementById('stage').classList.remove('busy')")
         assert tab.evaluate(CONTRAST) == {}
@@ -230,7 +230,7 @@ def test_a_stack_shows_its_quarantine_and_receives_none_of_its_messages(
     found = source.status()
     (quarantine,) = [one for one in found["findings"] if one["subject"] == "quarantine"]
     assert (source.place, quarantine["value"], found["attention"]) == (f"stack {name}", 1, True)
-    assert {one["state"] for one in found["rules"].values()} == {"live"}
+    assert {one["state"] for one in found["rules"].values()} == {"active"}
     (message,) = place.sqs.receive_message(QueueUrl=place.quarantine, AttributeNames=["All"])["Messages"]
     assert message["Attributes"]["ApproximateReceiveCount"] == "1"
     monkeypatch.setattr(Server, "serve_forever", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))

@@ -97,19 +97,6 @@ def test_existing_tables_give_only_notes_about_what_cannot_be_checked(path: Path
     assert all("projections status" in one.instead for one in found)
 
 
-@pytest.mark.parametrize("path", [SOCIAL, TABLES], ids=lambda path: path.stem)
-def test_rules_that_start_live_on_a_table_that_exists_are_a_warning(path: Path) -> None:
-    """Live rules set `likeCount` to 1 where it was 50; a table that the template makes is empty at first."""
-    template = written(deployment(path, existing=True))
-    template["Parameters"]["NewRules"]["Default"] = "live"
-    severity, code, reason = only(template, deployment(path))
-    assert (severity, code) == ("warning", "environment")
-    assert "NEW_RULES is live, but this template does not create ${ExistingTableName" in reason
-    template = written(deployment(path))
-    template["Parameters"]["NewRules"]["Default"] = "live"
-    assert wrong(template, deployment(path)) == []
-
-
 def test_a_worker_that_lambda_would_stop_is_found() -> None:
     template = written(deployment())
     properties(template, "WorkerFunction")["RecursiveLoop"] = "Terminate"

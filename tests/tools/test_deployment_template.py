@@ -180,44 +180,6 @@ def test_for_existing_tables_names_are_needed_and_no_table_but_the_ledger_is_mad
     assert "Rules" not in template
 
 
-@pytest.mark.parametrize(
-    ("path", "given", "expected"),
-    [
-        (EMBEDS, {}, "live"),
-        (EMBEDS, {"ExistingTableName": "app"}, "fill"),
-        (EMBEDS, {"ExistingTableName": "app", "NewRules": "live"}, "live"),
-        (EMBEDS, {"NewRules": "fill"}, "fill"),
-        (TABLES, {}, "live"),
-        (TABLES, {"ExistingTableNameReadings": "readings"}, "fill"),
-    ],
-)
-def test_new_rules_fill_if_a_table_exists_already_unless_the_user_decides(
-    path: Path, given: Mapping[str, str], expected: str
-) -> None:
-    """Live rules would set a counter of 50 that is kept by hand to 1."""
-    document = template_of(sam_template(deployment(path)))
-    for name, value in given.items():
-        document.data["Parameters"][name]["Default"] = value
-    functions = list(Resolution(document).of_type(FUNCTION))
-    assert {one.properties["Environment"]["Variables"]["NEW_RULES"] for one in functions} == {expected}
-
-
-@pytest.mark.deep
-def test_any_of_many_tables_that_exists_makes_new_rules_fill() -> None:
-    """`Fn::Or` takes ten conditions at most, so they are nested."""
-    names = [f"t{number}" for number in range(25)]
-    tables = "".join(f"  {name}: {{key: [PK]}}\n" for name in names)
-    rules = f"tables:\n{tables}entities: {{A: {{table: t0, key: {{PK: 'A#{{x}}'}}}}}}\n"
-    text = sam_template(Deployment("x", Program.from_document(loads(rules).document())))
-    for name in ("", *names):
-        document = template_of(text)
-        if name:
-            document.data["Parameters"][f"ExistingTableName{name.upper()}"]["Default"] = "old"
-        assert Resolution(document).condition("HoldsData") is bool(name)
-    holds = document.data["Conditions"]["HoldsData"]["Fn::Or"]
-    assert max(map(len, (holds, *(one["Fn::Or"] for one in holds if "Fn::Or" in one)))) <= 10
-
-
 @pytest.mark.parametrize("existing", [False, True])
 def test_a_ledger_that_exists_stands_everywhere_in_place_of_a_new_one(existing: bool) -> None:
     document = template_of(sam_template(deployment(TABLES, existing=existing)))
@@ -305,11 +267,6 @@ def test_without_keys_there_is_no_policy_for_them() -> None:
     resolution = Resolution(template_of(sam_template(deployment(TABLES))))
     assert "KeyPolicy" not in resolution.resources
     assert all("ManagedPolicyArns" not in one.properties for one in resolution.of_type("AWS::IAM::Role"))
-
-
-def test_new_rules_fill_in_a_template_for_tables_that_exist() -> None:
-    parameter = parsed(sam_template(deployment(EMBEDS, existing=True)))["Parameters"]["NewRules"]
-    assert (parameter["Default"], parameter["AllowedValues"]) == ("fill", ["fill", "live"])
 
 
 def actions(template: Mapping[str, Any], role: str, table: str) -> set[str]:

@@ -330,11 +330,11 @@ def test_indexes_name_their_queries_and_writers(good: Design) -> None:
     assert (index.queries, index.entities, index.rules, index.needed) == (("sessionsOf",), ("Session",), (), None)
 
 
-def test_rule_in_shadow_mode_writes_nothing() -> None:
-    document = changed({"projections/posts/mode": "shadow"})
+def test_held_rule_writes_nothing() -> None:
+    document = changed({"projections/posts/hold": True})
     design = designed(document)
-    assert [one.mode for one in design.attributes if one.rule == "posts"] == ["shadow"]
-    assert "never: the rule is in shadow mode" in markdown(design)
+    assert [one.held for one in design.attributes if one.rule == "posts"] == [True]
+    assert "not updated: the rule is held" in markdown(design)
 
 
 def test_dynamodb_charges_the_read_units_of_the_page(place: Place) -> None:

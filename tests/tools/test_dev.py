@@ -547,7 +547,7 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
     counted = {
         **copy,
         "likeCount": {"N": "1"},
-        "~likes": {"M": {"d": {"S": "x"}, "at": {"S": "0000.000000000000001"}, "n": {"N": "1"}}},
+        "~likes": {"M": {"d": {"S": "x"}, "at": {"S": "0000000001.000000000000001"}, "n": {"N": "1"}}},
     }
 
     def report(old: Image | None, new: Image | None) -> RecordReport:

@@ -63,11 +63,11 @@ def test_the_same_rules_need_nothing() -> None:
 def test_new_rule_has_target_and_owners() -> None:
     one = the_rule(found := between(META, META + LIKES), "likes")
     assert (one.change.status, str(one.change.target_after)) == ("new", "Meta META#{postId} · META")
-    assert one.backfill == ("it is new, and has not processed existing items",)
+    assert one.fill == ("it is new, and has not processed existing items",)
     assert [(hand.attribute, hand.before, hand.after, hand.made) for hand in found.owners] == [
         ("likes", None, "likes", True)
     ]
-    assert any("projections backfill" in step and "likes" in step for step in found.steps())
+    assert list(found.steps())[-1] == "Run `projections apply`: likes."
 
 
 def test_attribute_that_a_rule_takes_over_from_the_application_is_listed() -> None:
@@ -81,7 +81,7 @@ def test_attribute_that_a_rule_takes_over_from_the_application_is_listed() -> No
 def test_a_removed_rule_needs_an_entry_in_retired() -> None:
     found = between(META + LIKES, META)
     one = the_rule(found, "likes")
-    assert (one.change.status, one.backfill) == ("removed", ())
+    assert (one.change.status, one.fill) == ("removed", ())
     assert "retired: {likes: keep}" in one.advice
     assert next(found.steps()).startswith("Keep the values of removed rules with `retired: {likes: keep}`")
     assert found.owners[0].note == "`retired` does not set what happens to its values"
@@ -93,32 +93,28 @@ def test_a_retired_rule_is_no_error(fate: str, note: str) -> None:
     one = the_rule(found, "likes")
     assert (one.change.status, one.change.fate, one.advice) == ("retired", fate, "")
     assert note in found.owners[0].note
-    assert any("projections backfill" in step for step in found.steps()) == (fate == "remove")
+    assert "Run `projections apply`: likes." in found.steps()
 
 
 @pytest.mark.parametrize(
     ("rule", "note"),
     [
         ("first: {from: Post, compute: {set: {x: title}, once: true}}", "its values stay, because it has `once`"),
-        ("first: {from: Post, enabled: false, compute: {set: {x: title}}}", "its values stay, because it was disabled"),
-        (
-            "first: {from: Post, mode: shadow, compute: {set: {x: title}}}",
-            "it wrote none, because it was in shadow mode",
-        ),
+        ("first: {from: Post, hold: true, compute: {set: {x: title}}}", "its values stay, because it was held"),
     ],
-    ids=["once", "disabled", "shadow"],
+    ids=["once", "held"],
 )
-def test_values_that_no_backfill_removes_stay_whatever_retired_sets(rule: str, note: str) -> None:
+def test_values_that_are_never_removed_stay_whatever_retired_sets(rule: str, note: str) -> None:
     found = between(f"  {rule}\n", "retired: {first: remove}\n")
     assert [hand.note for hand in found.owners] == [note]
     one = the_rule(between(f"  {rule}\n", "  other: {from: Post, compute: {set: {y: title}}}\n"), "first")
     assert note in one.advice
 
 
-def test_nothing_is_deleted_for_a_rule_in_shadow_mode() -> None:
-    shadow = META.replace("{from: Post,", "{from: Post, mode: shadow,")
-    assert shadow != META
-    assert the_rule(between(shadow, "retired: {meta: remove}\n"), "meta").deletions == ()
+def test_nothing_is_deleted_for_a_held_rule() -> None:
+    held = META.replace("{from: Post,", "{from: Post, hold: true,")
+    assert held != META
+    assert the_rule(between(held, "retired: {meta: remove}\n"), "meta").deletions == ()
 
 
 def test_copies_go_with_a_rule_that_is_removed_and_stay_with_one_that_is_kept() -> None:
@@ -150,9 +146,9 @@ def test_a_rule_of_another_name_is_recognised() -> None:
 
 
 def part(old: str, new: str, name: str = "likes") -> tuple[list[str], tuple[str, ...]]:
-    """The parts that changed, and why that needs a backfill."""
+    """The parts that changed, and why the new version is filled."""
     one = the_rule(between(META + old, META + new), name)
-    return [each.name for each in one.change.parts], one.backfill
+    return [each.name for each in one.change.parts], one.fill
 
 
 @pytest.mark.parametrize(
@@ -163,14 +159,13 @@ def part(old: str, new: str, name: str = "likes") -> tuple[list[str], tuple[str,
         (("from: Like,", 'from: Like, bind: {postId: "{other}"},'), "bind.postId", "targets have other keys"),
         (("likes: count", "likes: sum(n)"), "set.likes", "the values change"),
         (("likes: count", "likes: count, most: max(number(n))"), "set.most", "the values change"),
-        (("from: Like,", "from: Like, mode: shadow,"), "mode", "publishes now, or no longer"),
-        (("set:", "shards: 3, set:"), "shards", "stored values stay correct"),
+        (("set:", "shards: 3, set:"), "shards", "its values stay correct"),
     ],
 )
-def test_each_changed_part_has_a_reason_for_the_backfill(change: tuple[str, str], name: str, why: str) -> None:
-    parts, backfill = part(LIKES, LIKES.replace(*change))
+def test_each_changed_part_has_a_reason_to_fill_a_new_version(change: tuple[str, str], name: str, why: str) -> None:
+    parts, fill = part(LIKES, LIKES.replace(*change))
     assert parts == [name]
-    assert why in backfill[0]
+    assert why in fill[0]
 
 
 def test_a_target_that_moves_shows_both_keys_and_deletes_the_old_copies() -> None:
@@ -185,21 +180,23 @@ def test_a_target_that_moves_shows_both_keys_and_deletes_the_old_copies() -> Non
     assert one.deletions == ("`Meta META#{postId} · META` under keys that the rule no longer creates",)
 
 
-def test_unrecognised_copies_are_listed_with_a_solution() -> None:
-    """The registry knows how a retired rule made its copies; a changed one is looked for where it would make them now."""
+def test_what_an_entity_with_another_key_had_is_deleted() -> None:
+    """A version has the entities of its time, so that its items are found."""
     head = HEAD.replace("META#", "M#")
+    gone = "`Meta META#{postId} · META` under keys that the rule no longer creates"
     one = the_rule(difference(rules(META), rules(META, head)), "meta")
-    assert one.deletions == ()
-    assert "retired: {meta: remove}" in one.advice
-    renamed = META.replace("meta:", "meta2:", 1) + "retired: {meta: remove}\n"
-    assert the_rule(difference(rules(META), rules(renamed, head)), "meta").deletions == (
-        "all `Meta META#{postId} · META`",
-    )
-    one = the_rule(difference(rules(META + LIKES), rules(META + LIKES, head)), "likes")
-    assert one.advice == "Its values stay on items that are not recognised as Meta any more."
-    tags = "  tags: {from: Post, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}\n"
-    one = the_rule(difference(rules(tags), rules(tags, HEAD.replace("TAG#", "T#"))), "tags")
-    assert (one.deletions, one.advice) == (("`Tag TAG#{tag} · TAG` under keys that the rule no longer creates",), "")
+    assert (one.deletions, one.advice) == ((gone,), "")
+    assert the_rule(difference(rules(META + LIKES), rules(META + LIKES, head)), "likes").deletions == ()
+
+
+def test_a_held_rule_is_not_published_and_what_records_nothing_is_filled_afterwards() -> None:
+    held = LIKES.replace("from: Like,", "from: Like, hold: true,")
+    one = the_rule(between(META + LIKES, META + held), "likes")
+    assert (one.fill, one.advice[:32]) == ((), "It goes on in the ledger, and is")
+    one = the_rule(between(META + held, META + LIKES), "likes")
+    assert (one.fill, one.advice) == ((), "")
+    one = the_rule(between(META.replace("from: Post,", "from: Post, hold: true,"), META), "meta")
+    assert one.fill == ("it was held, and wrote nothing",)
 
 
 def test_a_copy_with_fewer_sources_deletes_some() -> None:
@@ -215,7 +212,7 @@ def test_an_entity_that_changes_is_a_change_of_every_rule_that_knows_it() -> Non
     found = difference(old, new)
     assert {one.change.rule for one in found.rules} == {"meta", "likes"}
     assert all(part.shared and part.name == "Meta.key" for one in found.rules for part in one.change.parts)
-    assert "keys are parsed and rendered differently" in the_rule(found, "likes").backfill
+    assert "keys are parsed and rendered differently" in the_rule(found, "likes").fill
     text = as_markdown(found, "a", "b")
     assert text.count('{"PK": "META#{postId}"') == 1
 
@@ -233,16 +230,16 @@ def test_a_rule_that_changes_its_kind() -> None:
         between(META + LIKES, META + "  likes: {from: Like, latest: {into: Meta, by: at, attributes: {likes: n}}}\n"),
         "likes",
     )
-    assert "its kind changes" in one.backfill
+    assert "its kind changes" in one.fill
     assert one.change.kind == "latest"
 
 
 def test_once_says_what_happens_to_the_values_that_were_recorded() -> None:
     rule = "  c: {from: Post, compute: {set: {first: state}%s}}\n"
     always, once = META + rule % "", META + rule % ", once: true"
-    assert the_rule(between(always, once), "c").backfill == ("values that are there no longer change",)
+    assert the_rule(between(always, once), "c").fill == ("values that are there no longer change",)
     replaced = "recorded values are replaced by those of today, and no rule can restore them"
-    assert the_rule(between(once, always), "c").backfill == (replaced,)
+    assert the_rule(between(once, always), "c").fill == (replaced,)
 
 
 def test_guards_of_another_name_are_impossible_while_rules_are_active() -> None:
@@ -325,7 +322,8 @@ def test_a_rule_differs_exactly_if_its_fingerprint_does(path: Path) -> None:
     old = load(path).document()
     assert not difference(old, old).findings
     for new in variants(old):
-        changed = {one.change.rule for one in difference(old, new).rules if one.change.status == "changed"}
+        differing = [one.change for one in difference(old, new).rules if one.change.status == "changed"]
+        changed = {change.rule for change in differing if not change.only_hold}
         ours, theirs = Program.from_document(old).rules, Program.from_document(new).rules
         assert changed == {name for name in theirs if ours[name].fingerprint != theirs[name].fingerprint}
         json.dumps(as_data(difference(old, new)))
@@ -339,7 +337,7 @@ def variants(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         other = {"keep": "remove", "remove": "keep"}
         for place, part, value in (
             (("from", source), "where", {"z": [1]}),
-            ((), "mode", "shadow"),
+            ((), "hold", True),
             *([((kind,), "shards", 7)] if "shards" in rule[kind] else []),
             *([((kind,), "limit", 99)] if "limit" in rule[kind] else []),
             *([((kind,), "on_delete", other[rule[kind]["on_delete"]])] if "on_delete" in rule[kind] else []),
@@ -449,7 +447,7 @@ def test_a_changed_prefix_of_guards_is_impossible_while_rules_are_active() -> No
     found = difference(old, {**old, "guard_prefix": "_p."})
     assert found.impossible == (
         'guard_prefix changes from "~" to "_p.", which is impossible while rules are active. Remove all rules first, with '
-        "`retired` and a backfill",
+        "`retired`",
     )
     assert (found.rules, found.findings) == ((), True)
     none = {**old, "projections": {}}

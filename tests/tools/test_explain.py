@@ -17,12 +17,12 @@ from projections.engine.plan import plan
 from projections.engine.processor import Processor
 from projections.engine.records import decode
 from projections.engine.registry import Registry
-from projections.engine.store import Check, Image, Update, Write
+from projections.engine.store import Image, Update, Write
 from projections.errors import StoreError
 from projections.inspect.explain.events import BatchReport, Explanation, RequestReport, explain
 from projections.inspect.explain.matching import verdict
 from projections.inspect.explain.record_effects import effect_words, effects_of, record_report
-from projections.inspect.rehearsal.rehearse import Decoded, _with_adopted_guards, rehearse, set_stage
+from projections.inspect.rehearsal.rehearse import Decoded, _come_to_rest, _with_adopted_guards, rehearse, set_stage
 from projections.language.keys import encode_key
 from projections.language.loader import loads
 from projections.language.program import Program
@@ -87,12 +87,8 @@ class Spy(MemoryStore):
         removed: Image | None = self._watched("single", [write], lambda: super(Spy, self).write(write))
         return removed
 
-    def transact(self, writes: Sequence[Write | Check]) -> None:
-        self._watched(
-            "transaction",
-            [write for write in writes if not isinstance(write, Check)],
-            lambda: super(Spy, self).transact(writes),
-        )
+    def transact(self, writes: Sequence[Write]) -> None:
+        self._watched("transaction", list(writes), lambda: super(Spy, self).transact(writes))
 
 
 def said(write: Write) -> Any:
@@ -108,10 +104,12 @@ def performed(program: Program, records: Sequence[Any], batch_size: int) -> list
         tables = MemoryTables(schemas(program), records)
     spy, names = tables.store, [*program.tables]
     assert isinstance(spy, Spy)
-    guards = Guards(program, Registry(program, spy).read_or_create().identity)
+    snapshot, running = Registry(program, spy, now=lambda: 0.0).current()
+    guards = Guards(running, snapshot.identity, snapshot.promotions)
     records = [_with_adopted_guards(program, guards, r, {name: name for name in names}) for r in records]
     known = [decode(r, {name: name for name in names}, program.tables) for r in records]
-    set_stage(program, tables, guards, known, plan(program, known, guards))
+    set_stage(running, snapshot, tables, guards, known, plan(running, known, guards))
+    _come_to_rest(program, tables, {record.key for record in known})
     processor = Processor(
         program,
         spy,
@@ -121,6 +119,7 @@ def performed(program: Program, records: Sequence[Any], batch_size: int) -> list
         sleep=lambda seconds: None,
         chance=lambda: 0.5,
     )
+    processor.process([], remaining=lambda: 60.0)  # it reads the rules
     spy.watching = True
     for start in range(0, len(records), batch_size):
         processor.process(records[start : start + batch_size], remaining=lambda: 60.0)
@@ -295,8 +294,8 @@ def test_a_target_that_is_gone_is_the_reason_why_a_counter_does_not_move(social:
 def test_a_guard_that_is_as_new_is_the_reason_why_a_publish_is_not_made(social: Program) -> None:
     """The record of the publish is in the same events as the like: it was delivered a second time."""
     meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
-    before = {**meta, "likeCount": 41, "~engagement": {"d": "recorded", "at": "0000.000000000000057", "n": 41}}
-    after = {**meta, "likeCount": 42, "~engagement": {"d": "recorded", "at": "0000.000000000000058", "n": 42}}
+    before = {**meta, "likeCount": 41, "~engagement": {"d": "recorded", "at": "0000000001.000000000000057", "n": 41}}
+    after = {**meta, "likeCount": 42, "~engagement": {"d": "recorded", "at": "0000000001.000000000000058", "n": 42}}
     explanation = told(social, [record(100, None, like("a")), record(101, before, after)])
     batch = explanation.batches[0]
     assert rules_of(explanation, 1)["engagement"].reasons == ("this is the rule's own write",)
@@ -310,7 +309,7 @@ def test_a_guard_that_is_as_new_is_the_reason_why_a_publish_is_not_made(social: 
 
 def test_a_counter_that_something_else_changed_is_published_again_with_the_reason(social: Program) -> None:
     meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
-    guard = {"~engagement": {"d": "recorded", "at": "0000.000000000000057", "n": 41}}
+    guard = {"~engagement": {"d": "recorded", "at": "0000000001.000000000000057", "n": 41}}
     records = [record(100, {**meta, "likeCount": 41, **guard}, {**meta, "likeCount": 7, **guard})]
     explanation = told(social, records)
     rule = rules_of(explanation)["engagement"]
@@ -370,18 +369,18 @@ def test_rank_publishes_nothing_on_the_items_that_name_its_boards() -> None:
     assert "standing" not in rules
 
 
-def test_rule_in_shadow_mode_records_but_publishes_nothing() -> None:
+def test_held_rule_records_but_publishes_nothing() -> None:
     text = SOCIAL.read_text()
     for source in ("from: Like\n", "from: PostMeta\n    where"):
-        text = text.replace(source, source.replace("\n", "\n    mode: shadow\n", 1))
+        text = text.replace(source, source.replace("\n", "\n    hold: true\n", 1))
     program = Program.from_document(loads(text).document())
     explanation = told(program, [record(100, None, like("a"))])
-    assert rules_of(explanation)["engagement"].reasons == ("it publishes nothing, because it is in shadow mode",)
+    assert rules_of(explanation)["engagement"].reasons == ("it publishes nothing, because it is held",)
     kinds = [action.role.kind for request in writing(explanation.batches[0]) for action in request.actions]
     assert kinds == ["entry", "group"]
     meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta", "status": "published", "likeCount": 1}
     rules = rules_of(told(program, [record(100, None, meta)]))
-    assert rules["leaderboard"].reasons == ("it publishes nothing, because it is in shadow mode",)
+    assert rules["leaderboard"].reasons == ("it publishes nothing, because it is held",)
 
 
 def test_kept_contribution_of_an_expired_item_is_explained() -> None:

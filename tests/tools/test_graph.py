@@ -93,14 +93,14 @@ entities:
   Like: {key: {PK: "POST#{postId}", SK: "LIKE#{userId}"}}
 projections:
   likes: {from: Like, within: 30s, aggregate: {into: Post, set: {likeCount: count}}}
-  old: {from: Like, within: 5m, enabled: false, aggregate: {into: Post, set: {oldCount: count}}}
+  old: {from: Like, within: 5m, hold: true, aggregate: {into: Post, set: {oldCount: count}}}
 """
 
 
 def test_limits_of_the_freshness_are_shown_with_the_mode() -> None:
     graph = graph_of(loads(WITHIN), "rules.yaml")
     assert "<b>likes</b> (within 30 s)<br/>" in mermaid(graph)
-    assert "<b>old</b> (disabled, within 300 s)<br/>" in mermaid(graph)
+    assert "<b>old</b> (held, within 300 s)<br/>" in mermaid(graph)
     assert "Within: 30 s" in page(graph)
 
 

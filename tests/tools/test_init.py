@@ -238,14 +238,10 @@ def test_a_proposal_for_a_table_passes_all_that_it_has(
     all_passes(tmp_path / "new", call)
     settings = (tmp_path / "new" / "samconfig.toml").read_text()
     assert "ExistingTableName=app ExistingStreamArn=arn:aws:dynamodb:" in settings
-    template = (tmp_path / "new" / "template.yaml").read_text()
-    assert "  NewRules:\n    Type: String\n    Default: fill\n" in template
 
 
-def test_rules_in_shadow_mode_find_a_wrong_counter(
-    tmp_path: Path, call: Call, tables: Any, dynamodb_local_url: str
-) -> None:
-    """What rules.yaml says of itself: backfill, and verify compares with what the application wrote by hand."""
+def test_held_rules_find_a_wrong_counter(tmp_path: Path, call: Call, tables: Any, dynamodb_local_url: str) -> None:
+    """What rules.yaml says of itself: apply, and verify compares with what the application wrote by hand."""
     items = init_tables.social(6)
     options = tables(init_tables.INDEXED, items)
     dynamodb = client(endpoint_url=dynamodb_local_url)
@@ -254,13 +250,13 @@ def test_rules_in_shadow_mode_find_a_wrong_counter(
     dynamodb.put_item(TableName="app", Item={**wrong, "likeCount": {"N": "99"}})
     create_table(dynamodb, "ledger", LEDGER_SCHEMA, stream=False)
     try:
-        live = [*options, "--ledger", "ledger", "--rules", tmp_path / "new" / "rules.yaml", "--json"]
-        assert call("backfill", *live, "--wait", 0)[0] == 0
-        code, out, _ = call("verify", *live, "--patience", 0)
+        rules, live = tmp_path / "new" / "rules.yaml", [*options, "--ledger", "ledger", "--json"]
+        assert call("apply", rules, *live)[0] == 0
+        code, out, _ = call("verify", "--rules", rules, *live, "--patience", 0)
     finally:
         delete_table(dynamodb, "ledger")
     (drift,) = json.loads(out)["drift"]
-    assert (code, drift["rule"], drift["attribute"], drift["shadow"]) == (1, "likesOfPost", "likeCount", True)
+    assert (code, drift["rule"], drift["attribute"], drift["unpublished"]) == (1, "likesOfPost.1", "likeCount", True)
     as_left = [{**one, "likeCount": {"N": "99"}} if one is wrong else one for one in items]
     assert stored("app", dynamodb_local_url) == in_order(as_left)
 
@@ -310,7 +306,7 @@ def test_json_has_the_proposal_and_its_cost(tmp_path: Path, call: Call, tables: 
     assert [one["name"] for one in said["entities"]] == ["User", "Project"]
     assert said["readUnits"]["consumed"] > 0
     assert said["readUnits"]["requests"] >= 16
-    assert [(one["name"], one["state"]) for one in said["rules"]] == [("projectsOfUser", "shadow")]
+    assert [(one["name"], one["state"]) for one in said["rules"]] == [("projectsOfUser", "held")]
     assert {name for name in said["files"] if not name.startswith("vendor/")} == set(PROPOSED)
 
 

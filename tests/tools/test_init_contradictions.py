@@ -49,7 +49,7 @@ def key_of(one: Item, table: Table) -> Key:
 def live(found: Proposal, rule: Rule, items: Sequence[Item]) -> dict[Key, Item]:
     """The items with this rule alone, live, as the oracle computes them."""
     text = rule_file(replace(found, rules=[replace(rule, doubt="", contradiction=None)]))
-    canonical = loads(text.replace("mode: shadow", "mode: live")).document()
+    canonical = loads(text.replace("hold: true", "hold: false")).document()
     (table,) = canonical["tables"]
     expected = Oracle(canonical).expect({table: items}).items
     return {key_of(one, found.table): dict(one) for one in expected.values()}
@@ -160,7 +160,7 @@ def recall(pattern: str) -> Iterator[tuple[str, str, bool]]:
     """
     grown = Grown(pattern)
     clean = proposal(grown.items, grown.table)
-    for rule in of_state(clean, "shadow"):
+    for rule in of_state(clean, "held"):
         for attribute in rule.attributes:
             tried = with_errors(grown, clean, rule, attribute)
             if tried is None:
@@ -231,7 +231,7 @@ def test_an_uncertain_rule_is_a_comment_with_its_counter_evidence_and_effect() -
     assert predicted(rule) == happens(found, rule, items) == (2, 0, 0)
     text = rule_file(found)
     assert rule.name not in loads(text).projections
-    assert f"  # {rule.name}:\n  #   from: Booking\n  #   mode: shadow\n" in text
+    assert f"  # {rule.name}:\n  #   from: Booking\n  #   hold: true\n" in text
     assert "2 contradict it." in text
     assert "c00" not in text
 
@@ -284,9 +284,7 @@ def test_in_a_part_of_a_table_partitions_that_were_read_to_their_end_are_compare
 def test_children_outside_the_sample_do_not_contradict_a_counter() -> None:
     """A stored number may be greater than the children in the sample, but not less."""
     items = classes()
-    (rule,) = [
-        one for one in of_state(proposal(items[::2], complete=False), "shadow") if "bookingCount" in str(one.body)
-    ]
+    (rule,) = [one for one in of_state(proposal(items[::2], complete=False), "held") if "bookingCount" in str(one.body)]
     assert "is not less than the number of Booking items in the sample" in rule.evidence
     chosen = next(one for one in infos(items[::2]) if sum(b["PK"] == one["PK"] and "paid" in b for b in items[::2]))
     chosen["bookingCount"] = {"N": "0"}
@@ -330,7 +328,7 @@ SPARSE = {"GSI1PK": "OPEN#{agentId}", "GSI1SK": "{due}#{ticketId}"}
 
 def test_sparse_index_keys_are_found_with_their_condition() -> None:
     found = proposal(tickets())
-    (rule,) = of_state(found, "shadow")
+    (rule,) = of_state(found, "held")
     assert rule.body == {"from": "Ticket", "where": {"status": ["open"]}, "index": SPARSE}
     assert live(found, rule, tickets()) == {key_of(one, INDEXED): one for one in tickets()}
 
@@ -382,7 +380,7 @@ def test_effects_are_exact_on_tables_with_odd_values(seeds: range) -> None:
                 if chance.random() < 0.3:
                     del one[name]
         found = proposal(items, table)
-        assert set(loads(rule_file(found)).projections) == {rule.name for rule in of_state(found, "shadow")}
+        assert set(loads(rule_file(found)).projections) == {rule.name for rule in of_state(found, "held")}
         for rule in of_state(found, "uncertain"):
             assert rule.doubt
             if not rule.refused:

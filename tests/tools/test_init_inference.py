@@ -185,7 +185,7 @@ def test_unknown_items_are_listed_in_a_comment_with_masked_keys() -> None:
 # --- rules ---
 
 
-def test_counters_kept_by_hand_become_rules_in_shadow_mode() -> None:
+def test_counters_kept_by_hand_become_held_rules() -> None:
     found = proposal("social")
     assert rule(found, "likesOfPost").body == {
         "from": "Like",
@@ -199,7 +199,7 @@ def test_counters_kept_by_hand_become_rules_in_shadow_mode() -> None:
         *("likesOfPost", "commentsOfPost", "postsOfUser", "userInComment", "userInOrder")
     }
     active = loads(rule_file(found)).projections
-    assert {one.mode for one in active.values()} == {"shadow"}
+    assert {one.hold for one in active.values()} == {True}
 
 
 def test_a_counter_that_has_drifted_is_proposed_with_its_record() -> None:
@@ -275,7 +275,7 @@ def test_measures_of_a_sample_are_those_of_rules(name: str, values: list[Any], e
 @pytest.mark.parametrize("name", TABLES)
 def test_check_has_nothing_against_a_proposal_nor_against_its_rules_when_they_are_live(name: str) -> None:
     text = rule_file(proposal(name))
-    for version in (text, text.replace("mode: shadow", "mode: live")):
+    for version in (text, text.replace("hold: true", "hold: false")):
         assert [str(one) for one in review_text(version).findings if one.severity != "note"] == []
 
 

@@ -236,7 +236,7 @@ def test_every_construct_loads_and_settles() -> None:
     assert found.items[ItemKey("shop", "c|1", "o|7")] == image({**order, "customerName": "Ann"})
     mail = found.items[ItemKey("shop", "m|a@x.org", "m")]
     assert (mail["kind"], mail["name"], mail["lastTotal"]) == ({"S": "mail"}, {"S": "Ann"}, {"N": "3"})
-    assert "firstOrders" not in found.items[ItemKey("shop", "c|1", "c")], "a shadow publishes nothing"
+    assert "firstOrders" not in found.items[ItemKey("shop", "c|1", "c")], "a held rule publishes nothing"
 
 
 def test_a_difference_names_the_rule_and_ignores_guards() -> None:

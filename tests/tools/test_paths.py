@@ -58,10 +58,10 @@ CASES: dict[str, tuple[str, int]] = {
     "top": ("top: {into: Total, as: list, by: size, limit: 3, attributes: [size]}", 7),
     "latest": ("latest: {into: Total, by: size, attributes: [size]}", 7),
     "index": ("index: {GSI1PK: '{mail}', GSI1SK: '{event}'}", 2),
-    "guarded copy in the shadow": ("mode: shadow, copy: {into: Copy, attributes: [mail]}", 0),
-    "claimed copy in the shadow": ("mode: shadow, copy: {into: Mail, attributes: [size]}", 6),
-    "aggregate in the shadow": ("mode: shadow, aggregate: {into: Total, set: {n: count}}", 4),
-    "index in the shadow": ("mode: shadow, index: {GSI1PK: '{mail}', GSI1SK: '{event}'}", 0),
+    "guarded copy held": ("hold: true, copy: {into: Copy, attributes: [mail]}", 0),
+    "claimed copy held": ("hold: true, copy: {into: Mail, attributes: [size]}", 6),
+    "aggregate held": ("hold: true, aggregate: {into: Total, set: {n: count}}", 4),
+    "index held": ("hold: true, index: {GSI1PK: '{mail}', GSI1SK: '{event}'}", 0),
 }
 
 

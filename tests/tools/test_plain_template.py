@@ -114,7 +114,6 @@ WRONG = {
     ("BatchSise", "100"): 'BatchSise: the template has no such parameter (did you mean "BatchSize"?)',
     ("BatchSize", "many"): 'BatchSize: "many" is not a whole number',
     ("BatchSize", "0"): "BatchSize: 0 is not between 1 and 10000",
-    ("NewRules", "Fill"): 'NewRules: "Fill" is not one of auto, fill, live',
     ("WorkerConcurrency", "1"): 'WorkerConcurrency: "1" is not allowed. It must be empty, or a whole number from 2.',
     ("LogRetentionDays", "31"): 'LogRetentionDays: "31" is not one of 1, 3, 5, 7, 14, 30, 60, 90, 180, 365',
     ("RulesFile", ""): "RulesFile: at least 1 characters are required",
@@ -131,10 +130,10 @@ def test_values_that_cloudformation_would_reject_are_rejected(given: tuple[str, 
 
 def test_value_that_conditions_compare_must_be_known() -> None:
     with pytest.raises(UsageError) as raised:
-        with_values(cloudformation_template(deployment()), dict.fromkeys(("Tracing", "AlarmTopicArn", "NewRules")))
+        with_values(cloudformation_template(deployment()), dict.fromkeys(("Tracing", "AlarmTopicArn", "AuditSchedule")))
     assert str(raised.value).splitlines() == [
         f"{name}: conditions depend on its value. Pass the value itself, not a token"
-        for name in ("NewRules", "Tracing")
+        for name in ("AuditSchedule", "Tracing")
     ]
 
 

@@ -59,13 +59,6 @@ def test_a_board_without_scores_is_stated(game: Place) -> None:
     assert game.say("queries", "ranks", "board=x", "--at", "1")[0] == 1
 
 
-def test_a_rule_that_fills_has_incomplete_answers(game: Place) -> None:
-    game.file.write_text(RULES.replace("digits: 6", "digits: 7"))
-    code, out, _ = game.say("queries", "ranks", "board=w", "--score", "300", "--rules", str(game.file))
-    assert code == 1
-    assert "incomplete" in out
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from projections.access.ranking import Ranking
+from projections.access.ranking import ranking_of
 from projections.api import load
 from projections.engine.store import ItemKey
 from projections.errors import UsageError
 from projections.inspect.access_patterns import rank_patterns
-from projections.language.ranks import RankRule
 from tests.engine.world import World
 
 HEAD = """
@@ -45,12 +44,9 @@ def test_reads_of_a_rank_are_those_that_are_shown(name: str, monkeypatch: pytest
         return get_many(keys)
 
     monkeypatch.setattr(one.store, "get_many", counted)
-    rule = one.program.rules[name]
-    assert isinstance(rule, RankRule)
-    board = rule.into.target_key({"game": {"S": "g"}, "week": {"S": "1"}}.get)
-    assert board is not None
     shown = next(found for found in rank_patterns(one.program.model) if found.rule == name)
-    ranking = Ranking(one.store, rule, f"main|{board.partition}|{board.sort}")
+    ranking = ranking_of(one.program, one.store, name, {"game": "g", "week": "1"})
+    reads.clear()
     assert ranking.rank(1).total == 3
     assert reads == [shown.items]
     reads.clear()
@@ -70,9 +66,9 @@ def test_ranks_have_rows_in_the_table_of_access_patterns(run: Any, file: str) ->
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0
     assert lines[1:4] == [
-        "- weekly The place of a player in a week one request 1 ledger 3 items for GAME#{game} · WEEK#{week}",
-        "- laps The rank of a score (lap) on a Board one request 1 ledger 9 items for GAME#{game} · WEEK#{week}",
-        "- tries The rank of a score (tries) on a Board one request 1 ledger 3 items for GAME#{game} · WEEK#{week}",
+        "- weekly The place of a player in a week one request 1 ledger 4 items for GAME#{game} · WEEK#{week}",
+        "- laps The rank of a score (lap) on a Board one request 1 ledger 10 items for GAME#{game} · WEEK#{week}",
+        "- tries The rank of a score (tries) on a Board one request 1 ledger 4 items for GAME#{game} · WEEK#{week}",
     ]
 
 
@@ -80,7 +76,7 @@ def test_ranks_are_on_the_design_page(run: Any, file: str) -> None:
     _, out, _ = run("queries", "--rules", file, "--markdown")
     row = next(line for line in out.splitlines() if line.startswith("| `laps`<br>"))
     assert "`game`, `week`<br>`lap`: the score, or the position" in row
-    assert row.endswith("| 1 request of 9 items | 3 requests |")
+    assert row.endswith("| 1 request of 10 items | 3 requests |")
 
 
 def test_a_rank_is_no_query(file: str) -> None:
@@ -91,4 +87,4 @@ def test_a_rank_is_no_query(file: str) -> None:
 
 
 def test_check_shows_the_reads_of_a_rank(run: Any, file: str) -> None:
-    assert "To find a rank, 1 request reads 9 items of the ledger." in " ".join(run("check", file)[1].split())
+    assert "To find a rank, 1 request reads 10 items of the ledger." in " ".join(run("check", file)[1].split())

@@ -135,7 +135,7 @@ projections:
   active: {from: Like, where: {state: [active]}, aggregate: {into: User, set: {liked: count}}}
   received: {from: [Comment, Like], aggregate: {into: Post, set: {received: count}}}
   liked: {from: Like, aggregate: {into: User, set: {likes: count}}}
-  off: {from: Like, enabled: false, where: {x: [y]}, aggregate: {into: User, set: {ys: count}}}
+  off: {from: Like, hold: true, where: {x: [y]}, aggregate: {into: User, set: {ys: count}}}
 """
 
 

@@ -15,7 +15,7 @@ from projections.aws.clients import client
 
 pytestmark = [pytest.mark.deep, pytest.mark.parametrize("place", ["MiniStack"], indirect=True)]
 
-SHADOW = RULES.replace("likes: {from: Like, aggregate", "likes: {from: Like, mode: shadow, aggregate")
+HELD = RULES.replace("likes: {from: Like, aggregate", "likes: {from: Like, hold: true, aggregate")
 MORE = (
     RULES
     + """  latest: {from: Like, latest: {into: PostMeta, by: weight, attributes: {lastWeight: weight}}}
@@ -28,8 +28,7 @@ COMMANDS = [
     ["redrive"],
     ["redrive", "--dry-run"],
     ["explain", "--item", "PK=POST#1,SK=METADATA"],
-    ["backfill", "--dry-run"],
-    ["backfill", "--wait", "0"],
+    ["backfill"],
 ]
 """Those that read and those that write."""
 WRITING = [words for words in COMMANDS if words[0] in ("verify", "redrive", "backfill") and "--dry-run" not in words][
@@ -42,6 +41,7 @@ def stack(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """A stack in use, and a directory without a rule file."""
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     place.deliver(place.put("USER#b", "LIKE#1", weight=2))
+    assert place.say("apply", "--yes")[0] == 0
     name, _ = place.stack()
     monkeypatch.delenv("RULES")
     (tmp_path / "empty").mkdir()
@@ -62,7 +62,7 @@ def test_a_file_here_that_differs_is_pointed_out_and_not_used(place: Place, stac
     code, out, err = place.say(*words, "--stack", stack)
     assert err.startswith(
         f"note: rules.yaml differs from the rules that stack {stack} runs (changed: likes). "
-        "This command uses the deployed rules.\n",
+        "`projections apply` would change them.\n",
     )
     assert (code, place.registry()) == (0, before), out
 
@@ -74,48 +74,34 @@ def test_commands_that_write_reject_a_file_that_is_not_deployed(place: Place, st
     code, out, err = place.say(*words, "--stack", stack, "--rules", "other.yaml")
     assert (code, out) == (2, "")
     assert err == (
-        f"projections: other.yaml differs from the rules that stack {stack} runs (new: latest; changed: likes). Deploy it "
-        "first, or omit --rules to use the deployed rules\n"
+        f"projections: other.yaml differs from the rules that stack {stack} runs (new: latest; changed: likes). Run "
+        "`projections apply other.yaml` first, or omit --rules to use those rules\n"
     )
     assert place.registry() == before
     Path("other.yaml").write_text(RULES)
     assert place.say(*words, "--stack", stack, "--rules", "other.yaml")[0] == 0
 
 
-@pytest.mark.parametrize("words", [["verify", "--patience", "0"], ["backfill", "--dry-run"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["verify", "--patience", "0"]], ids=" ".join)
 def test_commands_that_read_use_a_named_file_with_a_note(place: Place, stack: str, words: list[str]) -> None:
     Path("other.yaml").write_text(MORE)
     _, out, err = place.say(*words, "--stack", stack, "--rules", "other.yaml")
     assert err.startswith(
-        f"note: other.yaml differs from the rules that stack {stack} runs (new: latest). This command"
+        f"note: other.yaml differs from the rules that stack {stack} runs (new: latest). `projections apply"
     )
-    assert "latest" in out
+    assert "latest" not in out
 
 
-def test_status_compares_the_deployed_rules_with_the_active_ones_whatever_file_is_named(
-    place: Place, stack: str
-) -> None:
-    """A rule whose active version is in the shadow is shown so, though the named file and the deployed rules say live."""
-    place.deploy(SHADOW)
-    place.activate()
+def test_status_shows_a_held_rule_whatever_file_is_named(place: Place, stack: str) -> None:
+    Path("held.yaml").write_text(HELD)
+    code, out, err = place.say("apply", "held.yaml", "--stack", stack, "--yes")
+    assert code == 0, (out, err)
     Path("other.yaml").write_text(RULES)
     code, said = place.run("status", "--stack", stack, "--rules", "other.yaml")
     found = {one["subject"]: one for one in said["findings"]}
-    assert (code, said["rules"]["likes"]) == (1, "shadow")
-    assert found["rules"]["says"] == "epoch 4: 2 live, 1 shadow"
+    assert (code, said["versions"]["likes.1"]) == (1, "standby")
+    assert found["rule likes.1"]["says"].startswith("standby: held: it publishes nothing")
     assert "differs from the rules that stack" in found["rule file"]["says"]
-    place.deploy(RULES)  # not active yet
-    code, said = place.run("status", "--stack", stack)
-    found = {one["subject"]: one for one in said["findings"]}
-    assert (code, said["rules"]["likes"]) == (1, "shadow")
-    assert found["deployed rules"]["level"] == "action"
-    assert "are older than the active rules: the functions refuse every batch" in found["deployed rules"]["says"]
-    assert "rule file" not in found
-    place.deploy(MORE)
-    _, said = place.run("status", "--stack", stack)
-    found = {one["subject"]: one for one in said["findings"]}
-    assert found["deployed rules"]["says"] == "are not active (new: latest; changed: likes)"
-    assert found["deployed rules"]["todo"] == f"Run `projections backfill --stack {stack}` to activate them."
 
 
 def without_function(place: Place) -> None:
@@ -146,10 +132,11 @@ def test_rules_that_cannot_be_read_are_asked_for(
     place: Place, stack: str, damage: Callable[[Place], None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damage(place)
+    place.forget_rules()
     monkeypatch.delenv("RULES", raising=False)
     code, out, err = place.say("backfill", "--stack", stack)
     assert (code, out, says in err) == (2, "", True), err
     assert "Allow lambda:GetFunction, or name the file of the deployed rules with --rules FILE" in err
     Path("mine.yaml").write_text(RULES)
-    code, _, err = place.say("backfill", "--stack", stack, "--rules", "mine.yaml", "--wait", "0")
+    code, _, err = place.say("backfill", "--stack", stack, "--rules", "mine.yaml")
     assert (code, "note: mine.yaml was not compared with the rules that stack" in err) == (0, True), err

@@ -154,7 +154,7 @@ def test_disabled_or_missing_mapping_needs_action(place: Place) -> None:
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
 def test_filters_of_former_rules_are_found_before_anybody_misses_a_record(place: Place) -> None:
-    """The rules were deployed, the template was not: the filters drop every item that only the new rule reads."""
+    """The rules are new, the template is not: the filters drop every item that only the new rule reads."""
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, _ = place.stack()
 
@@ -171,28 +171,16 @@ def test_filters_of_former_rules_are_found_before_anybody_misses_a_record(place:
         RULES.replace("projections:", '  Shift: {key: {PK: "OP#{opId}", SK: "SHIFT#{day}"}}\nprojections:')
         + "  shifts: {from: Shift, aggregate: {into: User, set: {shifts: count}}}\n"
     )
-    code, said = place.run("status", "--stack", name)
-    told = finding(said, "deployment")
-    assert (code, told["level"]) == (1, "action")
-    assert told["says"] == (
-        f'table {place.table}: no filter matches all Shift items (PK "OP#{{opId}}", SK "SHIFT#{{day}}"); these events are '
-        "dropped: INSERT, MODIFY, REMOVE; rule shifts receives no change of them"
-    )
-    assert told["todo"] == (
-        "Write the template again with `projections template`, then run `sam build` and `sam deploy`, then "
-        f"`projections backfill --stack {name} --restart`."
-    )
     before = place.registry()
-    code, out, err = place.say("backfill", "--stack", name, "--wait", "0")
-    assert (code, out, place.registry()) == (2, "", before)
-    assert "rule shifts receives no change of them. Write the template again" in err
-    for command in (["backfill", "--dry-run"], ["verify", "--patience", "0"]):
-        _, _, err = place.say(*command, "--stack", name)
-        assert f"warning: table {place.table}: no filter matches all Shift items" in err
+    code, out, err = place.say("apply", "--stack", name, "--yes")
+    assert (code, place.registry()) == (2, before), out
+    assert "rule shifts receives no change of them" in err
+    _, _, err = place.say("apply", "--dry-run", "--stack", name)
+    assert f"would be refused: table {place.table}: no filter matches all Shift items" in err
     filters(place.rules)
     assert finding(place.run("status", "--stack", name)[1], "deployment")["level"] == "ok"
-    code, _, err = place.say("backfill", "--stack", name, "--wait", "0")
-    assert (code, "warning" in err) == (0, False)
+    code, _, err = place.say("apply", "--stack", name, "--yes")
+    assert (code, "no filter matches" in err) == (0, False)
 
 
 def test_only_what_was_compared_is_said_to_agree(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,15 +192,17 @@ def test_only_what_was_compared_is_said_to_agree(place: Place, monkeypatch: pyte
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
 def test_advice_can_be_copied_and_is_printed_once_for_rules_with_the_same_advice(place: Place) -> None:
-    place.environ["NEW_RULES"] = "fill"
-    place.deploy(place.rules)
-    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    more = "".join(
+        f"  more{n}: {{from: Like, aggregate: {{into: PostMeta, set: {{n{n}: count}}}}}}\n" for n in range(3)
+    )
+    place.deploy(RULES + more)
+    place.activate(fills=False)
     name, _ = place.stack()
     lines = place.say("status", "--stack", name)[1].splitlines()
     said = [number for number, line in enumerate(lines) if "filling: " in line]
-    assert said == [1, 2, 3]
-    advice = f"Run `projections backfill --stack {name}`."
-    assert [number for number, line in enumerate(lines) if line.strip() == advice] == [4]
+    advice = f"Run `projections apply --stack {name} RULES`: it fills and publishes it."
+    assert said == [said[0], said[0] + 1, said[0] + 2]
+    assert [number for number, line in enumerate(lines) if line.strip() == advice] == [said[-1] + 1]
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)

@@ -42,7 +42,8 @@ def call(dynamodb_local_url: str, run: Run, tmp_path: Path) -> Iterator[Callable
             dynamodb.put_item(TableName="verify-app", Item=like)
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        place = ("--rules", str(rules), "--table", "verify-app", "--ledger", "verify-ledger")
+        named = () if arguments[0] == "apply" else ("--rules",)
+        place = (*named, str(rules), "--table", "verify-app", "--ledger", "verify-ledger")
         return run(*arguments, *place, "--endpoint-url", dynamodb_local_url)
 
     call.dynamodb = dynamodb  # type: ignore[attr-defined]
@@ -66,7 +67,7 @@ def test_verify_without_a_ledger_compares_with_the_values_of_the_rules(call: Any
 def test_a_ledger_that_is_not_named_is_required_if_items_have_guards(
     call: Any, run: Run, tmp_path: Path, dynamodb_local_url: str, sample: tuple[str, ...]
 ) -> None:
-    assert call("backfill", "--wait", "0")[0] == 0
+    assert call("apply", "--yes")[0] == 0
     damage(call, "POST#1", "INFO", likeCount=99)
     place = ("--rules", str(tmp_path / "rules.yaml"), "--table", "verify-app", "--endpoint-url", dynamodb_local_url)
     code, out, _ = run("verify", *place, "--patience", "0", *sample)
@@ -81,7 +82,7 @@ def test_a_ledger_that_is_not_named_is_required_if_items_have_guards(
 
 
 def test_drift_is_reported_and_repaired(call: Any) -> None:
-    assert call("backfill", "--wait", "0")[0] == 0
+    assert call("apply", "--yes")[0] == 0
     code, out, said = call("verify", "--patience", "0")
     assert (code, out.split(".")[0]) == (0, "✓ No drift")
     assert {line.partition(":")[0] for line in said.splitlines() if "reading" in line} == {
@@ -107,15 +108,34 @@ def test_drift_is_reported_and_repaired(call: Any) -> None:
     assert (item["likeCount"], item["best"]) == ({"N": "2"}, {"N": "1"})
 
 
-def test_rules_that_are_not_deployed_in_this_form_are_not_called_filling(call: Any, tmp_path: Path) -> None:
-    assert call("backfill", "--wait", "0")[0] == 0
+def test_a_file_that_is_not_applied_is_named_and_not_compared(call: Any, tmp_path: Path) -> None:
+    assert call("apply", "--yes")[0] == 0
     (tmp_path / "rules.yaml").write_text(RULES.replace("best: max", "worst: min"))
-    code, out, _ = call("verify", "--patience", "0")
-    assert code == 0
-    assert "likes is not deployed in this form, or no backfill has activated it: only its groups were compared." in out
-    assert "No drift in what was compared." in out
-    assert "filling" not in out
-    assert "✓" not in out
+    code, out, err = call("verify", "--patience", "0")
+    assert (code, "✓ No drift." in out) == (0, True)
+    assert "(changed: likes). `projections apply" in err
+
+
+def test_versions_of_a_newer_package_are_named_and_left_out_and_nothing_writes(call: Any, tmp_path: Path) -> None:
+    more = RULES + "  more: {from: Like, aggregate: {into: Post, set: {starSum: sum(number(stars))}}}\n"
+    (tmp_path / "rules.yaml").write_text(more)
+    assert call("apply", "--yes")[0] == 0
+    change = {"Key": {"pk": {"S": "R"}, "sk": {"S": "rule|likes.1"}}, "UpdateExpression": "SET document = :d"}
+    newer = {":d": {"S": '{"tables": {}, "entities": {}, "rule": {"kind": "newer"}}'}}
+    call.dynamodb.update_item(TableName="verify-ledger", ExpressionAttributeValues=newer, **change)
+    damage(call, "POST#1", "INFO", starSum=99)
+    before = call.dynamodb.scan(TableName="verify-ledger")["Items"]
+    code, out, err = call("verify", "--patience", "0")
+    assert (code, "is 99, should be 1" in out, "likeCount" in out) == (1, True, False)
+    assert "likes.1 was not compared: it is stale" in out
+    assert "note: likes.1: a newer version of dynamodb-projections registered this, and this one cannot read it." in err
+    assert call("verify", "--patience", "0", "--json")[1].count('"likes.1": "stale"') == 1
+    code, out, _ = call("explain", "--item", "PK=POST#1,SK=INFO")
+    assert (code, "starSum  item: 99, group: 1" in out, "likes.1 is not explained" in out) == (1, True, True)
+    for command in (("verify", "--repair"), ("apply", "--yes"), ("backfill",)):
+        code, _, err = call(*command)
+        assert (code, "Install the version that the functions have" in err) == (2, True)
+    assert call.dynamodb.scan(TableName="verify-ledger")["Items"] == before
 
 
 def damage(call: Any, partition: str, sort: str, **attributes: Any) -> None:
@@ -131,13 +151,13 @@ def damage(call: Any, partition: str, sort: str, **attributes: Any) -> None:
 
 
 def test_damaged_group_is_reported_and_repair_keeps_the_item(call: Any) -> None:
-    assert call("backfill", "--wait", "0")[0] == 0
-    damage(call, "G|likes|main|POST#1|INFO", "0000|00", n=40)
+    assert call("apply", "--yes")[0] == 0
+    damage(call, "G|likes.1|main|POST#1|INFO", "00", n=40)
     item = ("explain", "--item", "PK=POST#1,SK=INFO")
     code, out, _ = call("verify", "--patience", "0")
     assert code == 1
     assert "is 40, should be 2" in out
-    assert "--repair corrects the entries, then rebuilds the group from them." in out
+    assert "--repair corrects the entries, then recounts the rule." in out
     code, out, _ = call(*item)
     assert code == 1
     assert "likeCount  item: 2, group: 40; source items not compared" in out
@@ -155,8 +175,8 @@ def test_damaged_group_is_reported_and_repair_keeps_the_item(call: Any) -> None:
 
 
 def test_json_has_the_sides_of_each_difference(call: Any) -> None:
-    assert call("backfill", "--wait", "0")[0] == 0
-    damage(call, "G|likes|main|POST#1|INFO", "0000|00", n=40)
+    assert call("apply", "--yes")[0] == 0
+    damage(call, "G|likes.1|main|POST#1|INFO", "00", n=40)
     damage(call, "POST#1", "INFO", likeCount=99)
     document = json.loads(call("verify", "--patience", "0", "--json")[1])
     assert document["comparedSources"] is True

@@ -80,7 +80,7 @@ def test_a_repair_prints_its_steps_and_asks_to_be_repeated_for_values_that_follo
 
     progress = Progress(cast("Live", SimpleNamespace(sizes={})), quiet=False)
     with verify_and_repair(program, store, repair=True, patience=0.01, report=progress.reading) as done:
-        print_table(done.verification, done.repair, done.withheld, None, done.differences)
+        print_table(done.verification, done.repair, done.withheld, None, done.differences, program)
     captured = capsys.readouterr()
     steps = captured.err.splitlines()
     assert "waiting 0.01 s …" in steps
@@ -112,7 +112,7 @@ def test_before_deployment_a_rule_is_compared_only_if_what_it_reads_is_there(
 
     def said() -> tuple[list[tuple[str, str]], dict[str, list[str]], str]:
         with verify_and_repair(program, store, ledger=False, patience=0.0) as done:
-            print_table(done.verification, None, [], None, done.differences)
+            print_table(done.verification, None, [], None, done.differences, program)
             found = [(drift.rule, drift.kind) for drift in done.verification.drifts()]
             return found, done.verification.uncompared, capsys.readouterr().out
 
@@ -126,8 +126,8 @@ def test_before_deployment_a_rule_is_compared_only_if_what_it_reads_is_there(
     assert said()[:2] == ([("population", "value")], {})
 
 
-def test_no_repair_is_promised_for_the_values_of_a_rule_in_shadow_mode(capsys: pytest.CaptureFixture[str]) -> None:
-    rules = RULES.replace("arrivals: {from: Visit,", "arrivals: {from: Visit, mode: shadow,")
+def test_no_repair_is_promised_for_the_values_of_a_held_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = RULES.replace("arrivals: {from: Visit,", "arrivals: {from: Visit, hold: true,")
     program = Program.from_document(loads(rules).document())
     scenario = Scenario(projections.loads(rules))
     scenario.given({"PK": "HARBOUR#oban", "SK": "VISIT#1", "at": "2026-05-01"}).settle()
@@ -135,9 +135,9 @@ def test_no_repair_is_promised_for_the_values_of_a_rule_in_shadow_mode(capsys: p
     for repair in (False, True):
         with verify_and_repair(program, scenario.store, repair=repair, patience=0.01) as done:
             (drift,) = done.verification.drifts()
-            assert drift.document()["repair"].startswith("changes nothing: a rule in shadow mode")
-            print_table(done.verification, done.repair, done.withheld, None, done.differences)
+            assert drift.document()["repair"].startswith("changes nothing: the version is not published")
+            print_table(done.verification, done.repair, done.withheld, None, done.differences, program)
         out = capsys.readouterr().out
-        assert "--repair changes nothing: a rule in shadow mode writes nothing to items." in out
+        assert "--repair changes nothing: the version is not published." in out
         assert "--repair writes" not in out
-    assert "1 difference found, 1 left, 1 of them in shadow mode." in out
+    assert "1 difference found, 1 left, 1 of them of versions that are not published." in out

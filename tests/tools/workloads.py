@@ -155,11 +155,11 @@ def social_post(status: str = "published", **attributes: Any) -> Image:
 WORKLOADS = [
     Workload("a lone like", COUNT, LIKE, 1, likes(1, 1), before=posts(1)),
     Workload(
-        "a lone like in the shadow", (COUNT + TOP).replace("from: Like", "from: Like, mode: shadow"),
+        "a lone like held", (COUNT + TOP).replace("from: Like", "from: Like, hold: true"),
         LIKE, 1, likes(1, 1, at=1), before=posts(1),
     ),
     Workload(
-        "a post in the shadow", (CARD + LISTED).replace("from: Post", "from: Post, mode: shadow"),
+        "a post held", (CARD + LISTED).replace("from: Post", "from: Post, hold: true"),
         POST, 1, posts(1, status="draft", at="1"),
     ),
     Workload("1000 likes of one post", COUNT, LIKE, 1000, likes(1000, 1), before=posts(1), targets=1),

@@ -21,6 +21,7 @@ from projections.inspect.rehearsal.recorder import Read, purpose_of
 from projections.inspect.rehearsal.rehearse import Batch, Rehearsal, rehearse
 from projections.language.models import Projection, Rules
 from projections.language.program import Program
+from projections.language.rules import public_name
 from projections.stores.limits import TRANSACTIONAL
 
 PRICES: Mapping[str, tuple[float, str]] = {
@@ -308,9 +309,9 @@ def _asking(read: Read, readers: Mapping[ItemKey, tuple[str, ...]], batch: Batch
         if not read.query.startswith(f"{LEDGER} "):
             return tuple({push.rule: None for push in batch.plan.pushes})
         kind, _, rest = read.query.removeprefix(f"{LEDGER} ").partition("|")
-        return (rest.partition("|")[0],) if kind in ("M", "L") else ()
+        return (public_name(rest.partition("|")[0]),) if kind in ("M", "L") else ()
     if read.key.table == LEDGER:
-        return (read.key.partition.split("|")[1],) if read.key.partition[:2] in ("G|", "F|", "L|") else ()
+        return (public_name(read.key.partition.split("|")[1]),) if read.key.partition[:2] in ("G|", "F|", "L|") else ()
     looking = {rule: None for rule, _ in batch.plan.pulled} | {push.rule: None for push in batch.plan.pushes}
     return tuple(rule for rule in looking if program.rules[rule].source.at(read.key)) or readers.get(read.key, ())
 

@@ -20,7 +20,6 @@ from projections.printable import printable
 
 _MARKS: Mapping[Status, str] = {"met": "✓ met", "not met": "✗ not met", "decide": "? decide", "accepted": "✓ accepted"}
 _ANSWERS: Mapping[Verdict, str] = {"one": "✓", "several": "✓", "filtered": "?", "incomplete": "✗", "none": "✗"}
-_SILENT = {"shadow": "never: the rule is in shadow mode", "disabled": "no longer: the rule is disabled"}
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|&~])")
 
 
@@ -226,7 +225,7 @@ def _attributes_of(attributes: Attributes) -> Sequence[str]:
     if attributes.rule is None:
         return code_span(attributes.entity), _codes(attributes.values), _writer(None), "with the write"
     values = (code_span(name) + (f" = {code_span(how)}" if how else "") for name, how in attributes.values.items())
-    when = _after(attributes.chain) if attributes.mode == "live" else _SILENT[attributes.mode]
+    when = _after(attributes.chain) if not attributes.held else "not updated: the rule is held"
     return code_span(attributes.entity), _lines(values), _writer(attributes.rule), when
 
 

@@ -59,15 +59,14 @@ class Attributes:
     """Attributes of an entity with one writer: `rule`, or None for the application.
 
     `values` has for each attribute how the rule makes it, in the words of the rule file. `chain` are the rules, one after
-    the other, that run between the application's write and the attributes. In the mode `shadow` or
-    `disabled` the rule writes nothing.
+    the other, that run between the application's write and the attributes. A rule that is `held` writes nothing.
     """
 
     entity: str
     rule: str | None
     values: Mapping[str, str]
     chain: tuple[str, ...] = ()
-    mode: str = "live"
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +207,7 @@ def _attributes(rules: Rules, queries: Sequence[Query]) -> Iterator[Attributes]:
             chain = chains.get((name, REST if attribute == EVERY else attribute), (origin.rule,))
             groups.setdefault((origin.rule, chain), {})[attribute] = origin.how
         for (rule, chain), values in groups.items():
-            yield Attributes(name, rule, values, chain, rules.projections[rule].mode_in_words)
+            yield Attributes(name, rule, values, chain, rules.projections[rule].hold)
 
 
 def _own(rules: Rules, name: str, queries: Sequence[Query], derived: Mapping[str, Origin]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Compare two canonical documents: changed rules, why they need a backfill, and the items that a change leaves behind."""
+"""Compare two canonical documents: changed rules, why their new versions are filled, and what is deleted."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Change:
         return None not in (self.target_before, self.target_after) and self.target_before != self.target_after
 
     @property
-    def only_disabled(self) -> bool:
-        """Whether the rule differs only in that it is disabled now."""
-        return [(part.name, part.after) for part in self.parts] == [("mode", "disabled")]
+    def only_hold(self) -> bool:
+        """Whether the rule differs only in `hold`."""
+        return [part.name for part in self.parts] == ["hold"]
 
     @property
     def rule_now(self) -> Projection:
@@ -101,10 +101,8 @@ def changes(old: Rules, new: Rules) -> list[Change]:
 
 
 def _parts(old: Rules, new: Rules, name: str, before: Projection, after: Projection) -> Iterator[Part]:
-    mode = Part("mode", before.mode_in_words, after.mode_in_words)
     yield from _of_sources(before, after)
-    for part in _different(_without_sources(before, after), _without_sources(after, before)):
-        yield mode if part.name == "mode" else part
+    yield from _different(_without_sources(before, after), _without_sources(after, before))
     for entity in dict.fromkeys((*before.sources, before.into)):
         if entity in (*after.sources, after.into):  # another entity is reported as a part already
             was, fields = (rules.entities[entity].model_dump(mode="json", exclude_none=True) for rules in (old, new))
@@ -152,7 +150,7 @@ def _without_sources(rule: Projection, other: Projection) -> Mapping[str, Any]:
         "kind": rule.kind,
         **({"from": rule.source, "bind": {}, **sources[rule.source]} if alone else {}),
         **document,
-        "mode": rule.mode if rule.enabled else "shadow",
+        "hold": rule.hold,
         **(action if isinstance(action, dict) else {rule.kind: action}),
     }
 
@@ -205,17 +203,15 @@ def _role(rule: Projection) -> tuple[str, tuple[str, ...], str]:
 
 
 def why_kept(old: Rules, name: str) -> str:
-    """Return why a backfill removes no value of a rule, whatever `retired` sets; an empty text if it does."""
+    """Return why no value of a rule is removed, whatever `retired` sets; an empty text if it does."""
     rule = old.projections[name]
     if rule.action.first_only:
         return "its values stay, because it has `once`"
-    if not rule.enabled:
-        return "its values stay, because it was disabled"
-    return "it wrote none, because it was in shadow mode" if rule.mode == "shadow" else ""
+    return "its values stay, because it was held" if rule.hold else ""
 
 
 def deletions(old: Rules, new: Rules, change: Change) -> Iterator[str]:
-    """Yield the items of a rule that a backfill deletes."""
+    """Yield the items of a rule that are deleted once another version, or none, is published."""
     if change.before is None or change.target_before is None or not creates(old, change.before):
         return
     if why_kept(old, change.rule):
@@ -230,37 +226,11 @@ def deletions(old: Rules, new: Rules, change: Change) -> Iterator[str]:
     parts = {part.name.partition(".")[0] for part in change.parts if not part.shared}
     if change.status == "retired" and change.fate == "remove":
         yield f"all {made}"
-    elif change.status == "changed" and not left_behind(old, change):
+    elif change.status == "changed":
         if change.moved or parts & {"into", "bind", "kind", "each"}:
             yield f"{made} under keys that the rule no longer creates"
         elif parts & {"where", "from"} or any(part.name.endswith(".match") for part in change.parts if part.shared):
             yield f"{made} of items that no longer contribute"
-
-
-def left_behind(old: Rules, change: Change) -> str:
-    """Return what stays because no rule recognises it any more, or an empty text.
-
-    Targets in ledger entries are always found. Guarded copies, and values on items of the application, are found by their
-    entity only.
-    """
-    if change.before is None or change.target_before is None:
-        return ""
-    entity = change.target_before.entity
-    unrecognised = {f"{entity}.key", f"{entity}.match", f"{entity}.table"} & {part.name for part in change.parts}
-    if not unrecognised:
-        return ""
-    if not creates(old, change.before):
-        return (
-            f"Its values stay on items that are not recognised as {entity} any more."
-            if not change.rule_now.action.on_source
-            else ""
-        )
-    if change.before.action.recorded:
-        return ""
-    return (
-        f"Its copies are not recognised as {entity} any more, so a backfill does not find them. Rename the rule and add "
-        f"`retired: {{{change.rule}: remove}}`, which deletes them, or delete them yourself."
-    )
 
 
 _WHICH = "other items contribute"
@@ -286,7 +256,6 @@ _REASONS: Mapping[str, str] = {
     "as": "the attribute is renamed",
     "match": "children reference other parents",
     "claimed": "several sources can have one target now, or no longer",
-    "mode": "it publishes now, or no longer",
     "form": _LISTED,
     "references": _LISTED,
     "id": _LISTED,
@@ -302,17 +271,18 @@ _SHARED_REASONS: Mapping[str, str] = {
 }
 _ONCE = "values that are there no longer change"
 _NOT_ONCE = "recorded values are replaced by those of today, and no rule can restore them"
-_NOTHING_WRONG = "stored values stay correct, but a changed rule publishes nothing before a backfill"
+_NOTHING_WRONG = "its values stay correct, and a changed rule gets a new version all the same"
 
 
 def reasons(change: Change) -> list[str]:
-    """Return why a rule needs a backfill, each reason once; nothing for a removed rule."""
+    """Return why a rule gets a version that is filled, each reason once; nothing for a removed rule."""
     if change.status == "new":
         return ["it is new, and has not processed existing items"]
     if change.status != "changed":
         return []
-    if change.only_disabled:
-        return []
+    if change.only_hold:
+        recorded = change.rule_now.action.recorded or change.rule_now.hold
+        return [] if recorded else ["it was held, and wrote nothing"]
     texts = list(dict.fromkeys(filter(None, map(_reason, change.parts))))
     return texts or [_NOTHING_WRONG]
 

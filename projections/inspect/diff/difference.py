@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from projections.deploy.needs import Deployment, TableNeeds
-from projections.inspect.diff.changed_rules import Change, changes, deletions, left_behind, reasons, renames, why_kept
+from projections.inspect.diff.changed_rules import Change, changes, deletions, reasons, renames, why_kept
 from projections.language.facts import creators, origins
 from projections.language.kinds import EVERY
 from projections.language.models import Rules
@@ -30,12 +30,12 @@ class OwnerChange:
 
 @dataclass(frozen=True, slots=True)
 class RuleDifference:
-    """A rule that differs, with deleted items and its backfill."""
+    """A rule that differs, with deleted items."""
 
     change: Change
     deletions: tuple[str, ...]
-    backfill: tuple[str, ...]
-    """The reasons for a backfill."""
+    fill: tuple[str, ...]
+    """Why it gets a version that is filled from the items that exist."""
     advice: str = ""
 
 
@@ -58,9 +58,6 @@ class Difference:
         """Whether anything differs."""
         return bool(self.rules or self.deployment or self.impossible)
 
-    def backfills(self) -> list[str]:
-        return [rule.change.rule for rule in self.rules if rule.backfill]
-
     def steps(self) -> Iterator[str]:
         """Yield the steps to do, in this order."""
         gone = [rule.change.rule for rule in self.rules if rule.change.status == "removed"]
@@ -73,16 +70,12 @@ class Difference:
             yield "Generate the template again (`projections template`), or edit it and run `projections check --template`."
         if len(self.indexes) > 1:
             yield "Deploy one new index at a time: CloudFormation creates at most one in an update of a table."
-        if self.findings:
-            yield "Build and deploy: the package contains the rules."
-        removed = [rule.change.rule for rule in self.rules if rule.change.fate == "remove"]
-        if filled := [*self.backfills(), *removed]:
+        if self.deployment:
+            yield "Build and deploy."
+        if self.rules:
             deletes = any(rule.deletions for rule in self.rules)
             flag = " with `--allow-delete`, after you checked with `--dry-run` what it would delete" if deletes else ""
-            changed = [rule.change for rule in self.rules if rule.backfill and rule.change.status == "changed"]
-            still = any(change.after is not None and change.after.action.recorded for change in changed)
-            until = " Until it is complete, counters, lists and claimed copies of changed rules are not updated."
-            yield f"Run `projections backfill`{flag}: {', '.join(filled)}.{until if still else ''}"
+            yield f"Run `projections apply`{flag}: {', '.join(rule.change.rule for rule in self.rules)}."
 
 
 def difference(before_document: Mapping[str, Any], after_document: Mapping[str, Any]) -> Difference:
@@ -108,7 +101,7 @@ def _prefix(old: Rules, new: Rules) -> Iterator[str]:
     if old.projections and old.guard_prefix != new.guard_prefix:
         yield (
             f'guard_prefix changes from "{old.guard_prefix}" to "{new.guard_prefix}", which is impossible while rules are '
-            f"active. Remove all rules first, with `retired` and a backfill"
+            f"active. Remove all rules first, with `retired`"
         )
 
 
@@ -129,13 +122,10 @@ def _rule(old: Rules, new: Rules, change: Change, renamed_to: str | None) -> Rul
                 f"A removed rule must be retired: `retired: {{{name}: keep}}` keeps its values, which no rule updates any "
                 f"more; `retired: {{{name}: remove}}` removes them."
             )
-    elif change.only_disabled:
-        advice = (
-            "The values that it wrote stay. No backfill is needed now; run one when you enable the rule, to publish what "
-            "changes meanwhile."
-        )
-    elif change.status == "changed":
-        advice = left_behind(old, change)
+    elif change.only_hold:
+        ledger = change.rule_now.action.recorded
+        stays = "It goes on in the ledger, and is" if ledger else "It is"
+        advice = f"{stays} not published; the values that it has published stay." if change.rule_now.hold else ""
     return RuleDifference(change, tuple(deletions(old, new, change)), why, advice)
 
 
@@ -164,7 +154,7 @@ def _note(old: Rules, new: Rules, before: str | None, after: str | None, made: b
     if fate == "remove":
         return "its values are removed"
     if before in new.projections:
-        return "its backfill removes the values"
+        return "its values are removed once the new version is published"
     if fate == "keep":
         return "its values stay, and no rule updates them"
     return "`retired` does not set what happens to its values"

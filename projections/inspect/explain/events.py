@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from projections.engine.changes import SETTLED
-from projections.engine.ledger_items import COUNT, KEPT, LEDGER
+from projections.engine.ledger_items import COUNT, LEDGER
 from projections.engine.rejections import Rejected
 from projections.engine.store import Delete, Image, ItemKey, Purpose, Update, Value
 from projections.inspect.explain.record_effects import RecordReport, record_report
@@ -28,6 +27,7 @@ from projections.inspect.rehearsal.recorder import CANCELLED, DONE, Action, Read
 from projections.inspect.rehearsal.rehearse import Batch, Rehearsal
 from projections.language.keys import encode_key
 from projections.language.program import LEDGER_SCHEMA, Program
+from projections.language.rules import public_name
 from projections.language.values import decode_order, same
 from projections.operations.verify.showing import contribution
 
@@ -197,9 +197,9 @@ def _does(program: Program, role: Purpose, action: Action) -> str:
         case "group":
             return _amounts(write.add)
         case "counter":
-            counted = write.set.get("v") or before.get("v") or decode_order((write.key.sort or "").split("|", 2)[2])
+            counted = write.set.get("v") or before.get("v") or decode_order((write.key.sort or "").split("|", 1)[1])
             return f"{value_words(counted)}: {_amounts({**write.set, **write.add})}"
-        case "member" | "extreme":
+        case "member":
             return f"{value_words(write.set.get('v'))}" if "v" in write.set else "a claim"
         case "fence":
             return "excludes older pushes"
@@ -229,12 +229,13 @@ def _entry(program: Program, write: Update, before: Image) -> str:
         for target in sorted(olds.get(rule, {}).keys() | news.get(rule, {}).keys()):
             old, new = olds.get(rule, {}).get(target), news.get(rule, {}).get(target)
             if old != new:
-                change = difference_words(*(contribution(program.rules.get(rule), side) for side in (old, new)))
-                words.append(f"{rule} to {encoded_words(target)}: {' → '.join(change)}")
+                name = public_name(rule)
+                change = difference_words(*(contribution(program.rules.get(name), side) for side in (old, new)))
+                words.append(f"{name} to {encoded_words(target)}: {' → '.join(change)}")
     return "; ".join(words) or f"contributes {'the same' if news else 'nothing'}; records its version"
 
 
-_SLOTS = {"n": "contributions", COUNT: "contributions", KEPT: "settled"}
+_SLOTS = {"n": "contributions", COUNT: "contributions"}
 _KINDS = {"=": "", "#": "values of ", "%": "different values of "}
 
 
@@ -243,10 +244,9 @@ def _amounts(add: Mapping[str, Value]) -> str:
     words = []
     for slot, value in sorted(add.items(), key=lambda pair: (pair[0] == "version", pair[0] != "n", pair[0])):
         if "N" in value and slot != "v":
-            name = slot.removeprefix(SETTLED)
-            kind = _KINDS.get(name[0])
-            shown = _SLOTS.get(name, name) if kind is None else f"{kind}{name[1:]}"
-            words.append(f"{'settled ' if name != slot else ''}{shown} {Decimal(value['N']):+}")
+            kind = _KINDS.get(slot[0])
+            shown = _SLOTS.get(slot, slot) if kind is None else f"{kind}{slot[1:]}"
+            words.append(f"{shown} {Decimal(value['N']):+}")
     return ", ".join(words)
 
 

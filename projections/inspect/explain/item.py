@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from projections.engine.embed_lists import references_of
 from projections.engine.embeds import reference_of
-from projections.engine.groups import Generations, Group, read_first, read_groups, read_members
-from projections.engine.ledger_items import entry_key, fence_key
-from projections.engine.registry import FILLING, REGISTRY, SHADOW, RegistrySnapshot
+from projections.engine.groups import Group, read_first, read_groups, read_members
+from projections.engine.ledger_items import entry_key, fence_key, promotion_in
+from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey, Page, Store, Value, WrappedStore
 from projections.errors import InvalidRequest, UsageError
 from projections.inspect.explain.item_facts import Derived, ItemExplanation, Readings, attributes_of, source
@@ -21,7 +21,7 @@ from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRul
 from projections.language.entity import Item
 from projections.language.keys import Schema, decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule, ItemRule, LedgerRule, Member
+from projections.language.rules import CopyRule, ItemRule, LedgerRule, Member, public_name
 from projections.language.syntax import an
 from projections.operations.redaction import HASH
 from projections.operations.verify.drift import GROUP, KINDS, LEFT_OVER, Drift
@@ -32,7 +32,6 @@ from projections.operations.verify.verify_scope import (
     CHILD,
     COPY,
     INDEX,
-    REBUILD,
     SOURCE,
     TARGET,
     Scope,
@@ -44,32 +43,40 @@ from projections.stores.limits import checked_key
 
 
 def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplanation:
-    """Read and explain an item. Raises what a store raises."""
+    """Read and explain an item, by the versions in the registry, if there is one. Raises what a store raises."""
     text = encode_key(key)
     once = _ReadOnce(store)
+    packaged, registry = program, Registry(program, cast(Store, once), filled=False)
+    registered = registry.read()
+    snapshot = registry.readable(registered) if registered is not None else None
+    if snapshot is not None:
+        program = registry.program(snapshot)
     fences = {
         fence_key(rule.name, text): rule.name
         for rules in program.embeds_from.values()
         for rule in rules
         if (rule.source.at(key) if isinstance(rule, ListEmbedRule) else rule.partition_of(key) is not None)
     }
-    images = once.get_many([key, entry_key(text), *fences, REGISTRY])
+    images = once.get_many([key, entry_key(text), *fences])
     image = images.get(key)
     item = program.recognise(key, image) if image is not None else None
-    snapshot = RegistrySnapshot.read(images[REGISTRY]) if REGISTRY in images else None
     scope = Scope(program, snapshot)
-    read = Readings(program, cast(Store, once), scope, key, image, item)
+    read = Readings(program, packaged, cast(Store, once), scope, key, image, item)
     targets = [(rule.name, text) for rule in read.onto]
     if targets and not scope.offline:
-        read.groups = read_groups(read.store, targets, Generations())
+        read.groups = read_groups(read.store, targets, scope.promotion)
     stored = images.get(entry_key(text))
     read.findings = Examiner(scope, read.store).examine(_subjects(read, stored))
     versions = tuple((rule, images[at]["version"]["S"]) for at, rule in fences.items() if at in images)
-    outdated = snapshot is not None and snapshot.program != program.fingerprint
-    drifts = tuple(drift for finding in read.findings.values() for drift in finding.drifts)
+    drifts = tuple(
+        replace(drift, rule=scope.shown_name(drift.rule))
+        for finding in read.findings.values()
+        for drift in finding.drifts
+    )
     left = tuple(drift for drift in drifts if drift.kind == LEFT_OVER)
     drifts = tuple(drift for drift in drifts if drift.kind != LEFT_OVER)
-    return ItemExplanation(key, image, item, derive(read), source(read, stored, versions), drifts, left, outdated)
+    contributed = source(read, stored, versions)
+    return ItemExplanation(key, image, item, derive(read), contributed, drifts, left, tuple(scope.stale))
 
 
 def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
@@ -81,8 +88,6 @@ def _subjects(read: Readings, entry: Image | None) -> Iterator[Subject]:
     for target in read.groups:
         if target[0] in read.scope.published:
             yield Subject(TARGET, *target)
-        if target[0] in read.scope.grouped:
-            yield Subject(REBUILD, *target)
 
 
 class _ReadOnce(WrappedStore):
@@ -132,27 +137,25 @@ def derive(read: Readings) -> tuple[Derived, ...]:
 
 
 def _snapshot(read: Readings, report: Derived) -> Derived:
-    """Add what is said about the rule, its state, and its consequences."""
-    report = replace(report, description=read.program.about(report.rule.name))
-    if read.scope.offline:
+    """Add what is said about the rule, its version and state, and its consequences."""
+    name = report.rule.name
+    report = replace(report, description=read.packaged.about(public_name(name)))
+    snapshot = read.scope.snapshot
+    if snapshot is None:
         return report
-    state, publishes = read.scope.states[report.rule.name], read.scope.publishes(report.rule)
-    disabled = read.program.disabled(report.rule.name)
-    if state == FILLING or disabled:
-        report = replace(report, compared=())
-    notes = report.notes
-    if state == FILLING and not publishes:
-        notes = ("the rule is filling: nothing is published until its backfill is complete",)
-    elif disabled:
-        notes = ("the rule is disabled: it publishes nothing, so these values are as they were then",)
-    elif state == SHADOW:
-        notes = ("the rule is in shadow mode: it publishes nothing, so another writer wrote these values",)
-    return replace(report, state=state, publishes=publishes, notes=notes)
+    version = snapshot.versions.get(name) or snapshot.active[name]
+    report = replace(report, version=version.name, state=version.state)
+    if version.state == "active":
+        return report
+    active = snapshot.active.get(version.rule)
+    writer = "another writer" if active is None else active.name
+    notes = (f"{name} is {version.state}: it publishes nothing, so {writer} wrote these values",)
+    return replace(report, compared=() if version.state == "filling" else report.compared, notes=notes)
 
 
 def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
     """Return the values of an aggregate, a list or a claimed copy, compared with its group in the ledger."""
-    drifts = tuple(read.drifts(rule.name, TARGET, REBUILD))
+    drifts = tuple(read.drifts(rule.name, TARGET))
     names = sorted(rule.owned(read.image)) if rule.claimed else rule.owned()
     if read.scope.offline:
         note = ("not compared, because there is no ledger yet: `projections verify` computes the expected value",)
@@ -177,15 +180,17 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
         waits = ("published when the item is created: the rule only updates existing items",)
         return replace(report, notes=waits if n else ())
     notes = []
-    if group.rebuilding:
-        notes.append("the group is being rebuilt: nothing is published until it is complete")
     if read.image is not None and not guard.there:
         notes.append("the item has no guard of this rule: nothing was published yet, or the guard was removed")
+    elif guard.there and promotion_in(guard.at) < promotion_in(group.at):
+        notes.append(
+            "the item shows an earlier version or promotion of the rule: run `apply` until its promotion is complete"
+        )
     elif guard.at > group.at:
         notes.append("the guard is newer than the ledger: the item was copied, or the ledger was restored")
     elif guard.there and guard.at < group.at:
         notes.append("the ledger has changed since: a publish is pending, or failed")
-    members = read_members(read.store, rule, read.text, group)
+    members = read_members(read.store, rule, read.text)
     sources, more = _contributors(read, rule, group, members)
     if rule.claimed:
         names = [name for name in names if read.value_of(name) is not None]
@@ -206,17 +211,15 @@ def _contributors(
 ) -> tuple[tuple[tuple[str, str], ...], str]:
     """Return the sources in members and claims, and how many others there are: a counter does not record its sources."""
     sources: dict[str, str] = {}
-    settled = list(group.settled.values())
     for query in rule.member_queries:
         if query.counts:
             continue  # a value counter records how many sources have the value, not which
         wanted: Sequence[Member] = members[query.name]
         if rule.claimed and wanted:  # the first claim wins
-            claims = read_first(read.store, rule, read.text, group, replace(query, limit=SOURCES))
+            claims = read_first(read.store, rule, read.text, replace(query, limit=SOURCES))
             wanted = [Member({"NULL": True}, {}, item["s"]["S"]) for item in claims]
         for member in wanted[:SOURCES]:
-            if member not in settled:  # settled members have no source any more
-                sources.setdefault(member.source, "" if rule.carries else query.name.replace(" ", " of ", 1))
+            sources.setdefault(member.source, "" if rule.carries else query.name.replace(" ", " of ", 1))
     rest = group.totals.n - len(sources)
     more = f"and {rest:,} more" if sources else "a counter does not record its sources: `projections verify` reads them"
     return tuple(sources.items()), more if rest > 0 else ""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from projections.engine.changes import without_stamps
 from projections.engine.copies import copies_of
 from projections.engine.groups import Group
 from projections.engine.guards import at_of, by_of
 from projections.engine.ledger_items import Entry, Target
-from projections.engine.registry import FILLING, LIVE
 from projections.engine.store import Image, ItemKey, Store, Value
 from projections.inspect.explain.matching import verdict
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import ItemRule, LedgerRule, Rule
+from projections.language.rules import ItemRule, LedgerRule, Rule, public_name
 from projections.language.values import plain
 from projections.operations.verify import showing
 from projections.operations.verify.drift import Drift, Finding
@@ -69,8 +67,8 @@ class Derived:
     `drifts` are the differences, `compared` the compared sides, empty if nothing could be compared. `by` and `at` are those
     of the guard: encoded source or parent, and version. `known` is the current version of the group or parent.
     `contributions` is the number in the ledger. `sources` are some of them, `more` describes how to find the others.
-    `problem` is why a value cannot be determined. `state` is that of the rule in the registry; a rule that is filling or in
-    shadow mode may not publish.
+    `problem` is why a value cannot be determined. `version` is that of the registry, with its `state`: only an active one is
+    published.
     """
 
     rule: Rule
@@ -86,8 +84,8 @@ class Derived:
     more: str = ""
     notes: tuple[str, ...] = ()
     problem: str = ""
-    state: str = LIVE
-    publishes: bool = True
+    version: str | None = None
+    state: str = "active"
     description: str = ""
     """The owner and the description of the rule."""
 
@@ -126,7 +124,6 @@ class Source:
 
     entry: Entry | None
     expires: int | None
-    other_rules: bool
     contributions: tuple[Contribution, ...]
     fences: tuple[tuple[str, str], ...]
     problems: tuple[tuple[str, str], ...]
@@ -149,8 +146,8 @@ class ItemExplanation:
     drifts: tuple[Drift, ...] = ()
     left_over: tuple[Drift, ...] = ()
     """Values that no rule corrects any more; they are not drift."""
-    other_rules: bool = False
-    """Whether other rules than these are active."""
+    stale: tuple[str, ...] = ()
+    """The versions in the registry that are not explained, because this package, or that of a function, cannot read them."""
 
     @property
     def agrees(self) -> bool:
@@ -179,6 +176,8 @@ class Readings:
     """The item with its groups. `store` reads each item once: its sources, parents, copies and fences."""
 
     program: Program
+    """The versions in the registry."""
+    packaged: Program
     store: Store
     scope: Scope
     key: ItemKey
@@ -203,11 +202,12 @@ class Readings:
 
     @property
     def onto(self) -> list[LedgerRule]:
-        """The rules that publish from the ledger onto the item, or that would create another item under its key."""
-        into, names = self.program.ledger_rules_into, self.entities
-        others = [entity.name for entity in self.program.entities_at(self.key) if entity.name not in names]
-        return [rule for name in names for rule in into.get(name, ())] + [
-            rule for name in others for rule in into.get(name, ()) if rule.creates
+        """The versions of rules that may publish from the ledger onto the item, or that would create another one there."""
+        names = self.entities
+        at = {entity.name for entity in self.program.entities_at(self.key)}
+        rules = [rule for rule in self.program.recorded.values() if rule.writes_items]
+        return [rule for rule in rules if rule.into.name in names] + [
+            rule for rule in rules if rule.creates and not rule.held and rule.into.name in at.difference(names)
         ]
 
     def value_of(self, name: str) -> Value | None:
@@ -218,7 +218,7 @@ class Readings:
         for subject, finding in self.findings.items():
             for drift in finding.drifts:
                 if subject.kind in kinds and drift.rule == rule and drift.target == (target or self.text):
-                    yield drift
+                    yield replace(drift, rule=self.scope.shown_name(rule))
 
     def guard(self, rule: Rule, image: Image | None = None) -> Guard:
         """Return the guard on the item, or on another one."""
@@ -239,13 +239,8 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
     if stored is None and not fences and not concerned:
         return None
     entry = Entry.read(stored) if stored is not None else None
-    recorded, goal = (
-        {rule: without_stamps(targets) for rule, targets in contributions.items()}
-        for contributions in (
-            entry.contributions if entry is not None else {},
-            contributions_goal(read.scope, entry, read.item, gone=read.image is None),
-        )
-    )
+    recorded = entry.contributions if entry is not None else {}
+    goal = contributions_goal(read.scope, entry, read.key, read.image)
     contributions = []
     for rule in sorted(recorded.keys() | goal.keys()):
         olds, news = recorded.get(rule, {}), goal.get(rule, {})
@@ -253,7 +248,7 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
             drift = next(read.drifts(rule, SOURCE, target=target), None)
             excuse = _excuse(read, rule) if drift is None else ""
             old, new = (showing.contribution(program.rules.get(rule), side.get(target)) for side in (olds, news))
-            contributions.append(Contribution(rule, target, old, new, drift, excuse))
+            contributions.append(Contribution(read.scope.shown_name(rule), target, old, new, drift, excuse))
     problems = dict(program.contributions(read.item).problems)
     for copier in program.copy_rules.get(read.item.entity.name, ()) if read.item is not None else ():
         for key, attributes in copies_of(copier, read.item, problems).items():
@@ -271,11 +266,14 @@ def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], 
     return Source(
         entry=entry,
         expires=int(stored["ttl"]["N"]) if stored is not None and "ttl" in stored else None,
-        other_rules=stored is not None and stored.get("rules", {}).get("S") != program.fingerprint,
         contributions=tuple(contributions),
         fences=fences,
-        problems=tuple(problems.items()),
-        unmet=tuple((name, "; ".join(its.reasons)) for name, its in verdicts if not its.applies and not its.bad),
+        problems=tuple((read.scope.shown_name(name), reason) for name, reason in problems.items()),
+        unmet=tuple(
+            (read.scope.shown_name(name), "; ".join(its.reasons))
+            for name, its in verdicts
+            if not its.applies and not its.bad
+        ),
     )
 
 
@@ -283,12 +281,11 @@ def _excuse(read: Readings, name: str) -> str:
     """Return why the ledger may differ from the item under a rule, or an empty text."""
     rule = read.program.rules.get(name)
     if rule is None:
-        fate = read.program.retired.get(name)
-        return f"the rule is retired ({fate})" if fate else "these rules do not have this rule"
+        return "the registry does not have this version any more"
     if read.scope.offline:
         return "there is no ledger yet"
-    if read.scope.states[name] == FILLING:
-        return "the rule is filling: its backfill records existing items"
+    if read.scope.states[name] == "filling":
+        return "this version is filling: its fill records existing items"
     return ""
 
 
@@ -317,15 +314,14 @@ def _plain(part: Any) -> Any:
         case Attribute():
             return {"name": part.name, "shown": part.shown, "expected": part.expected, "agrees": part.agrees}
         case Entry():
-            refused = dict(part.refused)
             return {
                 "version": part.version,
                 "revision": part.revision,
-                "pending": sorted(part.recent),
-                "refused": refused,
+                "pending": sorted(f"{public_name(rule)}|{target}" for rule, target in part.pending),
+                "refused": {public_name(rule): reason for rule, reason in part.refused.items()},
             }
         case Rule():
-            return part.name
+            return public_name(part.name)
         case ItemKey():
             return encode_key(part)
         case tuple():

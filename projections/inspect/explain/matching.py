@@ -251,8 +251,8 @@ class Unused:
 
 
 def find_unused(program: Program, images: Iterable[tuple[ItemKey, Image]]) -> Unused:
-    """Return the rules that none of these images fits, and the items of no entity. Disabled rules are left out."""
-    rules = [rule for rule in program.variants if not program.disabled(rule.name)]
+    """Return the rules that none of these images fits, and the items of no entity. Held rules are left out."""
+    rules = [rule for rule in program.variants if not rule.held]
     fitted: set[str] = set()
     reasons: dict[tuple[str, str], Counter[str]] = {}
     seen: dict[tuple[str, str], set[ItemKey]] = {}

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Literal, TypeAlias
 
-from projections.engine.changes import Change
+from projections.engine.changes import Change, combine
 from projections.engine.copies import freed_by, heals_of
 from projections.engine.embeds import needs_pull
 from projections.engine.guards import Guards, Healing
 from projections.engine.plan import Plan, freed_targets, offer_of, plan, push_reason, target_healing
 from projections.engine.records import Record
-from projections.engine.registry import SHADOW
 from projections.inspect.explain.matching import Verdict, nearest_entities, verdict
 from projections.inspect.explain.words import encoded_words, json_words, short, without_hashes
 from projections.inspect.rehearsal.rehearse import Decoded
-from projections.language.contribution import Contributed
+from projections.language.contribution import Contributed, Contributions
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Item
 from projections.language.keys import encode_key
@@ -65,7 +63,7 @@ class Effect:
 
 def effects_of(program: Program, made: Plan) -> Iterator[Effect]:
     """Yield the effects of a plan."""
-    for change in chain(*made.changes):
+    for change in made.changes:
         yield from _contributions(program, change)
     for write in made.copies:
         for key, image in write.copies.items():
@@ -81,7 +79,7 @@ def effects_of(program: Program, made: Plan) -> Iterator[Effect]:
     for rule, key in made.pulled:
         yield Effect("pull", (rule,), encode_key(key), None)
     for rule, target in made.heals:
-        if program.rules[rule].mode == SHADOW or not program.rules[rule].writes_items:
+        if program.rules[rule].held or not program.rules[rule].writes_items:
             continue
         yield Effect("refresh", (rule,), target, None)
     for heal in made.copy_heals:
@@ -96,7 +94,7 @@ def effects_of(program: Program, made: Plan) -> Iterator[Effect]:
 
 def _contributions(program: Program, change: Change) -> Iterator[Effect]:
     """Yield the changed contributions of a source."""
-    after = change.after.contributions
+    after, kept = change.after.contributions, _kept_contributions(change)
     for name in sorted(change.before.keys() | after.keys()):
         rule = program.recorded[name]
         old, new = change.before.get(name, {}), after.get(name, {})
@@ -104,11 +102,19 @@ def _contributions(program: Program, change: Change) -> Iterator[Effect]:
             yield from _scores(rule, change, old, new)
             continue
         for target in sorted(old.keys() | new.keys()):
-            if target in change.settle.get(name, {}):
+            if target in kept.get(name, {}):
                 yield Effect("retain", (name,), target, change.source)
             elif old.get(target) != new.get(target):
                 values = None if target not in new else _values(rule, target, new[target], change)
                 yield Effect("contribution", (name,), target, change.source, values)
+
+
+def _kept_contributions(change: Change) -> Contributions:
+    """Return what is kept of the item's expiries."""
+    kept: Contributions = {}
+    for expiry in change.expiries:
+        kept = combine(expiry.contributions, kept)
+    return kept
 
 
 def _scores(
@@ -116,7 +122,7 @@ def _scores(
 ) -> Iterator[Effect]:
     """Yield the changed scores of a source, by board."""
     before, after = rule.scores(old), rule.scores(new)
-    settled = rule.scores(change.settle.get(rule.name, {}))
+    settled = rule.scores(_kept_contributions(change).get(rule.name, {}))
     for board in sorted(before.keys() | after.keys()):
         if board in settled:
             yield Effect("retain", (rule.name,), board, change.source)
@@ -219,18 +225,16 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
             )
             yield RuleReport(name, rule.kind, tuple(effects), tuple(why))
         elif judged is not None:
-            idle = _silent(program, rule) if not rule.recorded else ""
+            idle = _silent(rule) if not rule.recorded else ""
             same_as_before = "the item was removed" if record.new is None else "nothing that it reads changed"
             yield RuleReport(name, rule.kind, (), judged.reasons or (idle or same_as_before,))
         elif _wrote(program, rule, old, new):
             yield RuleReport(name, rule.kind, (), ("this is the rule's own write",))
 
 
-def _silent(program: Program, rule: Rule) -> str:
+def _silent(rule: Rule) -> str:
     """Return why a rule publishes nothing; empty if it does."""
-    if rule.mode != SHADOW:
-        return ""
-    return f"it publishes nothing, because it is {'disabled' if program.disabled(rule.name) else 'in shadow mode'}"
+    return "it publishes nothing, because it is held" if rule.held else ""
 
 
 def _verdict_of(program: Program, name: str, old: Item | None, new: Item | None) -> Verdict | None:
@@ -267,7 +271,7 @@ def _why(
             if effect.values is None:
                 reasons = judged.reasons if judged is not None else ()
                 yield from ("the item was removed",) if record.new is None else reasons
-            if silent := _silent(program, rule):
+            if silent := _silent(rule):
                 yield silent
         case "index" | "compute":
             yield from judged.reasons if judged is not None else ()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from projections.engine.records import Record
 
 
-_GROUP = re.compile(r"(\d{4})\.(\d{15})")
+_GROUP = re.compile(r"\d{10}\.(\d{15})")
 _LONGEST = 60
 
 
@@ -116,19 +116,18 @@ def stream_version(version: str) -> dict[str, str] | None:
     return {"stream": label, "sequenceNumber": sequence.lstrip("0") or "0"}
 
 
-def group_version(version: str) -> dict[str, int] | None:
-    """Return the parts of a group's version: its generation, and the number of transactions that changed it since."""
+def group_changes(version: str) -> int | None:
+    """Return how many transactions have changed a group, by its version; None if the version is not that of a group."""
     match = _GROUP.fullmatch(version)
-    return None if match is None else {"generation": int(match[1]), "changes": int(match[2])}
+    return None if match is None else int(match[1])
 
 
 def version_words(version: str) -> str:
     """Return a version as text. No version is a time: sequence numbers only order, versions of groups only count."""
     if not version:
         return "no version"
-    if group := group_version(version):
-        again = f" of generation {group['generation']}" if group["generation"] else ""
-        return f"change {group['changes']} of its group{again}"
+    if (changes := group_changes(version)) is not None:
+        return f"change {changes} of its group"
     if stream := stream_version(version):
         if stream["sequenceNumber"] == "0":
             return "a record before these"
@@ -211,7 +210,7 @@ def _operand(name: str, value: Value | None) -> str:
         return encoded_words(text)
     if name == "contributions":
         return "nothing" if text == "{}" else "those of the old image"
-    return version_words(text) if stream_version(text) or group_version(text) else value_words(value)
+    return version_words(text) if stream_version(text) or group_changes(text) is not None else value_words(value)
 
 
 def failing(condition: Condition | None, item: Image | None, schema: Schema) -> str:

@@ -68,7 +68,7 @@ class Rule:
     each: str | None
     cases: tuple[tuple[str | None, Key], ...]
     writes: tuple[tuple[str, str], ...]
-    mode: str
+    hold: bool
     description: str | None
     owner: str | None
     tags: tuple[str, ...]
@@ -82,8 +82,8 @@ class Rule:
 
     @property
     def remark(self) -> str:
-        """Its mode and its freshness limit, in parentheses after a space; empty if it is live and has no limit."""
-        remarks = [self.mode] if self.mode != "live" else []
+        """Whether it is held and its freshness limit, in parentheses after a space; empty if neither."""
+        remarks = ["held"] if self.hold else []
         remarks += [f"within {self.within} s"] if self.within is not None else []
         return f" ({', '.join(remarks)})" if remarks else ""
 
@@ -129,7 +129,7 @@ def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Grap
                 each=_each(rule),
                 cases=tuple((conditions(case.where), _texts(case.set)) for case in rule.action.cases),
                 writes=tuple((a, o.how) for a, o in written[rule.into].items() if o.rule == name),
-                mode=rule.mode_in_words,
+                hold=rule.hold,
                 description=rule.description,
                 owner=rule.owner,
                 tags=tuple(rule.tags),

@@ -245,7 +245,7 @@ def mark(findings: Sequence[Finding]) -> str:
 
 
 def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
-    silent = f'<span class="badge">{rule.mode}: publishes nothing</span>' if rule.mode != "live" else ""
+    silent = '<span class="badge">held: publishes nothing</span>' if rule.hold else ""
     yield (
         f'<p class="kind k-{rule.kind}">{icon(rule.kind)}{rule.kind}{silent}</p>'
         f'<h2 id="{rule_id(rule.name)}-title">{escape(rule.name)}</h2><p class="lead">{escape(rule.sentence)}</p>'

@@ -7,18 +7,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from projections.engine.store import Check, Image, ItemKey, Page, Purpose, Update, Value, WrappedStore, Write, rounds
+from projections.engine.store import Image, ItemKey, Page, Purpose, Update, Value, WrappedStore, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
 from projections.language.keys import encode_key
+from projections.language.rules import public_name
 from projections.stores.limits import TRANSACTIONAL, Units, cost_of, item_size, read_units
 from projections.stores.memory import MemoryStore
 from projections.stores.requests import BATCH_STATEMENTS
 
 
 def purpose_of(write: Write) -> Purpose:
-    """Return why a write that the engine made is made, and which item it is about: a source, target, parent, or itself."""
+    """Return why a write that the engine made is made, and which item it is about: a source, target, parent, or itself.
+
+    Rules have the names of the file.
+    """
     purpose = write.purpose
-    return purpose if purpose.about else purpose._replace(about=encode_key(write.key))
+    rules = tuple(dict.fromkeys(map(public_name, purpose.rules)))
+    return purpose._replace(rules=rules, about=purpose.about or encode_key(write.key))
 
 
 KEYS_PER_REQUEST = 100
@@ -154,7 +159,7 @@ class RecordingStore(WrappedStore):
         with self._writing(operation, [write]):
             return self._memory.write(write)
 
-    def transact(self, writes: Sequence[Write | Check]) -> None:
+    def transact(self, writes: Sequence[Write]) -> None:
         with self._writing("TransactWriteItems", writes, TRANSACTIONAL):
             self._memory.transact(writes)
 
@@ -174,7 +179,7 @@ class RecordingStore(WrappedStore):
         return answers
 
     @contextmanager
-    def _writing(self, operation: str, writes: Sequence[Write | Check], factor: int = 1) -> Iterator[None]:
+    def _writing(self, operation: str, writes: Sequence[Write], factor: int = 1) -> Iterator[None]:
         """Notes what the writes find and leave, however they end."""
         before = [self._memory.get(write.key) for write in writes]
         errors: list[StoreError | None] = [None] * len(writes)
@@ -190,9 +195,7 @@ class RecordingStore(WrappedStore):
             raise
         finally:
             actions = [
-                self._action(write, image, error)
-                for write, image, error in zip(writes, before, errors, strict=True)
-                if not isinstance(write, Check)
+                self._action(write, image, error) for write, image, error in zip(writes, before, errors, strict=True)
             ]
             self._note(operation, actions=tuple(actions), factor=factor)
 

@@ -10,12 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import chain
 from typing import Any
 
 from projections.engine.changes import WIDE, Change, targets_of
 from projections.engine.copies import copies_of
-from projections.engine.groups import Generations
 from projections.engine.guards import Guards
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import COUNT, Target, group_key, member_key
@@ -23,7 +21,7 @@ from projections.engine.plan import Plan, plan
 from projections.engine.processor import Processor
 from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode, in_order
-from projections.engine.registry import Registry
+from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected
 from projections.engine.running import Deadline
 from projections.engine.stages import Outcome
@@ -99,11 +97,13 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
     logical = logical_names(program, records)
     tables = MemoryTables(schemas(program), records)
     names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
-    guards = Guards(program, Registry(program, tables.store).read_or_create().identity)
+    snapshot, running = Registry(program, tables.store, now=lambda: 0.0).current()
+    guards = Guards(running, snapshot.identity, snapshot.promotions)
     waiting: Sequence[Mapping[str, Any]] = [_with_adopted_guards(program, guards, record, names) for record in records]
     decoded = [Decoded.of(program, record, names) for record in waiting]
     known = in_order([event.record for event in decoded if event.record is not None])
-    assumed = set_stage(program, tables, guards, known, plan(program, known, guards))
+    assumed = set_stage(running, snapshot, tables, guards, known, plan(running, known, guards))
+    _come_to_rest(program, tables, {record.key for record in known})
     result = Rehearsal(program, tables, assumed=assumed)
     assert isinstance(tables.store, MemoryStore)
     store = RecordingStore(tables.store)
@@ -120,6 +120,8 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
         sleep=invocation.sleep,
         chance=lambda: 0.5,
     )
+    processor.process([], remaining=invocation.remaining)
+    store.take_requests()  # a cold start reads the rules, which is no cost of these records
     number = 0
     while waiting:
         if number == ROUNDS:
@@ -130,7 +132,7 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
         for start in range(0, len(waiting), batch_size):
             batch = waiting[start : start + batch_size]
             decoded = [Decoded.of(program, record, names) for record in batch]
-            made = plan(program, in_order([event.record for event in decoded if event.record is not None]), guards)
+            made = plan(running, in_order([event.record for event in decoded if event.record is not None]), guards)
             invocation.begin()
             outcome = processor.process(batch, remaining=invocation.remaining)
             # the record that an item became bad with may not be among these: then the first one here is reported
@@ -193,7 +195,12 @@ class _Shown:
 
 
 def set_stage(
-    program: Program, tables: MemoryTables, guards: Guards, records: Iterable[Record], made: Plan
+    program: Program,
+    snapshot: RegistrySnapshot,
+    tables: MemoryTables,
+    guards: Guards,
+    records: Iterable[Record],
+    made: Plan,
 ) -> list[ItemKey]:
     """Fills tables with what the records show and presuppose; `made` is what the rules plan for all of them.
 
@@ -206,18 +213,17 @@ def set_stage(
     for key, item in shown.items():
         if item.last.new is not None:
             tables.seed(key.table, item.last.new)
-    earlier = _entries(program, tables, shown)
+    earlier = _entries(program, snapshot, tables, shown)
     _copies(program, tables, guards, shown)
     assumed = _assume(program, tables, shown, made)
-    touched = {target for change in chain(*made.changes) for target in change.touched}
+    touched = {target for change in made.changes for target in change.touched}
     texts = {encode_key(key) for key in shown}
     for key, item in shown.items():
         # where the records show how the item came about, what is on it came of them
         _adopt_groups(program, tables, guards, key, item.first, texts, touched)
-    publisher = Publisher(program, tables.store, Generations(), guards=guards)
+    publisher = Publisher(program, tables.store, snapshot, guards=guards)
     items = [target for target in earlier if not is_range(target[1])]
     publisher.publish([target for target in items if decode_key(target[1]) not in shown], _deadline())
-    _come_to_rest(program, tables, shown)
     return assumed
 
 
@@ -264,7 +270,9 @@ def _before(version: str) -> str:
     return f"{version.rpartition('/')[0]}/{'0' * 40}"
 
 
-def _entries(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Shown]) -> set[Target]:
+def _entries(
+    program: Program, snapshot: RegistrySnapshot, tables: MemoryTables, shown: Mapping[ItemKey, _Shown]
+) -> set[Target]:
     """Commits what the first old images contribute, as earlier records did; gives the targets."""
     changes = []
     for key, item in shown.items():
@@ -272,7 +280,7 @@ def _entries(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sh
         evaluated = program.contributions(old)
         if evaluated.contributions:
             changes.append(Change(encode_key(key), _before(item.first.version), {}, evaluated))
-    Ledger(program, tables.store, chance=lambda: 0.5).commit(changes, _deadline())
+    Ledger(program, tables.store, epoch=snapshot.epoch, chance=lambda: 0.5).commit(changes, _deadline())
     return {target for change in changes for target in targets_of(change.after.contributions)}
 
 
@@ -293,7 +301,7 @@ def _assume(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sho
     """Targets that rules publish on but do not create, and that neither the events show nor their copies make."""
     copied = {target for copy in made.copies for target in (*copy.copies, *copy.others)}
     assumed = []
-    for target in sorted({target for change in chain(*made.changes) for target in change.touched}):
+    for target in sorted({target for change in made.changes for target in change.touched}):
         rule = program.recorded.get(target[0])
         if rule is None or is_range(target[1]):
             continue
@@ -328,9 +336,9 @@ def _adopt_groups(
         guard = guards.read(rule.name, key, image)
         if guard is None:
             continue
-        generation, _, version = guard.at.partition(".")
-        if generation.strip("0") or not version.isdecimal():
-            continue  # a group that was rebuilt: its totals are known to the ledger alone
+        version = guard.at.partition(".")[2]
+        if not version.isdecimal():
+            continue
         values: dict[str, Value] = {"version": {"N": str(int(version))}}
         members: dict[str, tuple[str, Image]] = {}
         by, n = guard.by, guard.n
@@ -345,14 +353,14 @@ def _adopt_groups(
         with suppress(InvalidRequest):  # what someone else put there may be more than a number can hold
             tables.store.write(Update(group_key(rule.name, target), set=values))
         for value, number in _counters(rule, image).items() if before and isinstance(rule, AggregateRule) else ():
-            key, order = counter_key((rule.name, target), 0, value), value.partition("|")[2]
+            key, order = counter_key((rule.name, target), value), value.partition("|")[2]
             described: dict[str, Value] = {"o": {"S": order}, "v": decode_order(order), COUNT: {"N": str(number)}}
             tables.store.write(Update(key, set=described))
         for member, (source, payload) in members.items():
             order = member.partition("|")[2]
             held: dict[str, Value] = {"s": {"S": source}, **({"a": {"M": payload}} if payload else {})}
             held |= {"o": {"S": order}, "v": decode_order(order)} if order else {}
-            tables.store.write(Update(member_key(rule.name, target, 0, member, source), set=held))
+            tables.store.write(Update(member_key(rule.name, target, member, source), set=held))
 
 
 def _extremes(rule: AggregateRule, image: Image) -> list[str]:

@@ -1,4 +1,4 @@
-"""Values and conditions: conditions that never match, values probably meant as something else, values of disabled rules,
+"""Values and conditions: conditions that never match, values probably meant as something else, values of held rules,
 and quotients with too many digits."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from projections.language.findings.kinds import (
     NEVER_MATCHES,
     ONCE_AND_PUTS,
     READ_AS_WRITTEN,
-    READS_DISABLED,
+    READS_HELD,
     UNROUNDED_QUOTIENT,
     Remark,
 )
@@ -287,21 +287,21 @@ def _texts_in_calculation(one: Computes) -> Iterator[Remark]:
             return
 
 
-def disabled(facts: Facts) -> Iterator[Remark]:
-    """Yield remarks about rules that read what a disabled rule no longer keeps up to date."""
-    if all(rule.enabled for rule in facts.projections.values()):
+def held(facts: Facts) -> Iterator[Remark]:
+    """Yield remarks about rules that read what a held rule does not keep up to date."""
+    if not any(rule.hold for rule in facts.projections.values()):
         return
     for name, given in inputs(facts.complete).items():
         for other, attributes in given.items():
-            if facts.projections[other].enabled or not facts.projections[name].publishes:
+            if facts.projections[name].hold or not facts.projections[other].hold:
                 continue
             entity = facts.projections[other].into
             what = ", ".join(f"{entity}.{attribute}" for attribute in attributes) or f"{entity} items"
             yield Remark(
-                READS_DISABLED,
+                READS_HELD,
                 ("projections", name),
-                f"reads {what}, which rule {other} no longer keeps up to date, because it is disabled",
-                f"enable {other}, disable {name} as well, or accept that {name} derives outdated values",
+                f"reads {what}, which rule {other} does not keep up to date, because it is held",
+                f"remove `hold` of {other}, hold {name} as well, or accept that {name} derives outdated values",
                 at_key=True,
             )
 

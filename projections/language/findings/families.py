@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from projections.language.findings.conditions import conditions, disabled, meanings, quotients
+from projections.language.findings.conditions import conditions, held, meanings, quotients
 from projections.language.findings.indexes import expiry, indexes, tables
 from projections.language.findings.keys import lengths, sorting
 from projections.language.findings.kinds import Remark
@@ -24,7 +24,7 @@ _FAMILIES = (
     sorting,
     lengths,
     partitions,
-    disabled,
+    held,
     quotients,
     targets,
     indexes,

@@ -53,7 +53,7 @@ HOT_PARTITION = Kind("hot-partition", ("warning", "note"))
 HOT_GROUP = Kind("hot-group", ("warning", "note"))
 ONCE_AND_PUTS = Kind("once-and-puts", ("note", "warning"))
 UNROUNDED_QUOTIENT = Kind("unrounded-quotient", ("warning",))
-READS_DISABLED = Kind("reads-disabled", ("warning",))
+READS_HELD = Kind("reads-held", ("warning",))
 
 # Targets
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from projections.language.analysis import listed_values
 from projections.language.arithmetic import Expression
 from projections.language.facts import copies
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.models import Copy, Index, Projection, Rules, Table
-from projections.language.patterns import Pattern
+from projections.language.patterns import Pattern, listed_values
 from projections.language.patterns.tree import Exists
 from projections.language.pipes import Pipe
 from projections.language.syntax import Location, root

@@ -35,6 +35,7 @@ from projections.language.arithmetic import Expression, Factor
 from projections.language.attribute_sources import AttributeSource
 from projections.language.compiling import Kind
 from projections.language.forms import (
+    VERSION,
     AttributeName,
     Case,
     Constant,
@@ -512,9 +513,10 @@ class AnyProjection(Model):
         description="Whether the contribution of an item that TTL deleted stays; required if a source entity has "
         "`expires: true`.",
     )
-    mode: Literal["live", "shadow"] = Field(
-        default="live",
-        description="`shadow`: maintain the ledger but write nothing to the tables, so that `verify` can compare.",
+    hold: bool = Field(
+        default=False,
+        description="`true`: the rule is not published, and values that it has published stay. The ledger is maintained, so "
+        "that `verify` can compare.",
     )
     description: Prose | None = Field(default=None, description="A text about the rule. It has no effect.")
     owner: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
@@ -527,11 +529,6 @@ class AnyProjection(Model):
         default=None,
         description="How old a change may be when the rule has processed it, such as `30s`, `5m` or `1h`: the template gets "
         "an alarm.",
-    )
-    enabled: bool = Field(
-        default=True,
-        description="`false`: the rule writes nothing to the tables, and the values that it wrote stay. The ledger is "
-        "maintained, as in shadow mode.",
     )
 
     @model_validator(mode="after")
@@ -584,12 +581,7 @@ class AnyProjection(Model):
     @property
     def publishes(self) -> bool:
         """Whether the rule writes to the tables."""
-        return self.enabled and self.mode == "live"
-
-    @property
-    def mode_in_words(self) -> str:
-        """The mode of the rule: `live`, `shadow` or `disabled`."""
-        return self.mode if self.enabled else "disabled"
+        return not self.hold
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -711,8 +703,8 @@ class AnyRules(Model):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Return the rules of a canonical document."""
-        return cls.model_validate(document, by_alias=True, by_name=False)
+        """Return the rules of a canonical document, which may have the names of versions."""
+        return cls.model_validate(document, by_alias=True, by_name=False, context=VERSION)
 
 
 def field_of(kind: str) -> str:

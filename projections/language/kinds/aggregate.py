@@ -71,11 +71,6 @@ class Aggregate(Model, LedgerAction):
     def mistakes(self, rules: AnyRules, rule: AnyProjection) -> Iterator[Mistake]:
         for name, measure in self.set.items():
             place: Location = ("aggregate", "set", name)
-            if rule.expired == "keep" and measure.function in PICKED:
-                message = (
-                    f"{measure.function} cannot keep values of expired items: move it to a rule with `expired: retract`"
-                )
-                yield Mistake(place, message)
             if measure.function in TYPED and extreme_type(rules, rule, measure) is None:
                 assert measure.expression is not None
                 message = f"the type of {measure.expression.text.strip()} is unknown: write {_declaration(measure)}"

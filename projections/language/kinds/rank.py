@@ -96,9 +96,9 @@ class Rank(Model, LedgerAction):
 
     @property
     def items_of_rank(self) -> int:
-        """How many items of the ledger one request reads for a rank: one for each group, or for each of its shards."""
+        """How many items of the ledger one request reads for a rank: the registry, and the shards of each group."""
         levels = self.scale.levels
-        return levels + (self.shards - 1) * min(levels, RANK_LEVELS_IN_SHARDS)
+        return 1 + levels + (self.shards - 1) * min(levels, RANK_LEVELS_IN_SHARDS)
 
     def gist(self, indexes: Sequence[str]) -> str:
         return f"ranks by {expression_text(self.by)}"
@@ -114,6 +114,6 @@ class Rank(Model, LedgerAction):
         moved = f"; a changed score moves between up to {2 * levels - 1} groups" if levels > 1 else ""
         how = (
             f"entry and {groups} in one transaction of the ledger{moved}; nothing is written to the tables. To find a rank, "
-            f"1 request reads {items} {'item' if items == 1 else 'items'} of the ledger"
+            f"1 request reads {items} items of the ledger"
         )
         return WritePath(self.kind, how, 2 + 2 * levels, 2 * levels)

@@ -32,7 +32,6 @@ class Top(Model, LedgerAction):
 
     kind: ClassVar[Kind] = "top"
     aliases: ClassVar[tuple[str, ...]] = ("best", "topk", "topn")
-    keeps_expired: ClassVar[bool] = False
 
     into: str = Field(description="The entity whose items receive the list.")
     as_: AttributeName = Field(description="The attribute that holds the list.")
@@ -87,7 +86,6 @@ class Latest(Model, LedgerAction):
 
     kind: ClassVar[Kind] = "latest"
     aliases: ClassVar[tuple[str, ...]] = ("last", "newest", "recent")
-    keeps_expired: ClassVar[bool] = False
 
     into: str = Field(description="The entity whose items receive the attributes.")
     by: PathText = Field(description="The path of the value that orders the source items.")

@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from projections.language.patterns.parsing import conditions_of, document_of
-from projections.language.patterns.tree import Condition, Equals, Test, all_hold, names_in, sentence
+from projections.language.patterns.tree import Condition, Equals, Exists, Test, all_hold, names_in, sentence
 from projections.language.values import Resolve
 
 
@@ -74,3 +74,24 @@ class Pattern:
 def describe(pattern: Pattern) -> str:
     """Return a pattern in one line of English, such as `status is "published", and stars is at least 4`."""
     return sentence(pattern.conditions)
+
+
+_ABSENT = Exists(False)
+
+
+def listed_values(pattern: Pattern | None) -> dict[str, set[tuple[type, Any]]]:
+    """Return the names that a pattern limits to certain values, as (type, value); `exists: false` for no value."""
+    listed: dict[str, set[tuple[type, Any]]] = {}
+    for condition in pattern.conditions if pattern is not None else ():
+        if isinstance(condition, Test) and all(
+            isinstance(each, Equals) or each == _ABSENT for each in condition.alternatives
+        ):
+            values: list[Any] = [each.value if isinstance(each, Equals) else _ABSENT for each in condition.alternatives]
+            listed[condition.name] = {(type(value), value) for value in values}
+    return listed
+
+
+def are_apart(first: Pattern | None, second: Pattern | None) -> bool:
+    """Return whether two patterns limit a name to different values: no item fits both."""
+    ours, theirs = listed_values(first), listed_values(second)
+    return any(not ours[name] & theirs[name] for name in ours.keys() & theirs.keys())

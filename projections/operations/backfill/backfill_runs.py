@@ -1,50 +1,54 @@
-"""A backfill from beginning to end: runs, their phases and waits. `pages` has the work of a page.
+"""A backfill from beginning to end: runs and their phases. `pages` has the work of a page.
 
-A phase begins when all segments of the previous phase are done. Before the first, and between `live` and `groups`, the
-backfill waits for one function timeout, so that all invocations with older state have ended. Everything here may be done
-twice, and by several processes at once: the state in the ledger decides.
+A phase begins when all segments of the previous phase are done. Everything here may be done twice, and by several
+processes at once, however late they wake up: the state in the ledger decides, and each page reads the registry.
+
+    items, entries   fill: all that versions read, and what entries record of items that are gone
+    promote          the filled versions are published from now on
+    groups, targets  publish, also where only former versions have published, and clear what these have left
 """
 
 from __future__ import annotations
 
 import random
-import threading
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from projections.engine import rebuild, rivals
-from projections.engine.groups import Generations
+from projections.engine import rivals
 from projections.engine.ledger_items import LEDGER
-from projections.engine.registry import FILLING, RETIRING, Registry, RegistrySnapshot, Replaced, close_leases
+from projections.engine.registry import Registry, RegistrySnapshot, Version
 from projections.engine.rejections import Rejected
-from projections.engine.running import Deadline, one_by_one
+from projections.engine.running import Deadline, Reload, one_by_one
 from projections.engine.running import Run as RunPieces
 from projections.engine.store import Store
-from projections.errors import ConditionFailed, UsageError
+from projections.errors import Transient, UsageError
 from projections.language.program import Program
-from projections.operations.backfill.pages import PAGE, Pages, creates, rebuilds
-from projections.operations.backfill.progress import DONE, MOST_SECONDS, PHASES, Progress, Run, Segment
+from projections.language.rules import LedgerRule, Totals, public_name
+from projections.operations.backfill.pages import PAGE, Pages
+from projections.operations.backfill.progress import (
+    DONE,
+    MOST_SECONDS,
+    PHASES,
+    STANDBY_SECONDS,
+    Progress,
+    Run,
+    Segment,
+)
 from projections.operations.dry import Adoption, DryStore, compute
-from projections.operations.fenced import LEASE_SECONDS, Fenced
-
-_SECONDS = 300.0
-"""How long throttled work between phases is retried."""
 
 _MOST_TRIES = 20
-"""Attempts to replace a run that makes progress at the same time."""
+"""How often a page is done anew because the registry changes, or a run is replaced that makes progress."""
 
 
-class Overtaken(Replaced):
-    """Another backfill began, or other rules became active."""
+class Overtaken(UsageError):
+    """Another backfill began."""
 
     def __init__(self) -> None:
-        super().__init__("another backfill, or other rules, replaced this backfill. `projections status` shows which")
+        super().__init__("another backfill replaced this one. `projections status` shows which")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Done:
 
 
 class Backfill:
-    """The backfill of one program on the tables of a store. Safe for threads.
+    """The backfill of one registry on the tables of a store. Safe for threads. `packaged` begins an empty registry.
 
     `now` gives the time with its zone. `run` runs the requests of a page, `page` is the number of items that it reads.
     `pace` is called before writes with their number, and may wait. `quarantine` gets rejected records before the page is
@@ -74,7 +78,7 @@ class Backfill:
 
     def __init__(
         self,
-        program: Program,
+        packaged: Program,
         store: Store,
         *,
         now: Callable[[], datetime],
@@ -86,22 +90,16 @@ class Backfill:
         dry: bool = False,
         named: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
         chance: Callable[[], float] = random.random,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._program = program
+        self._packaged = packaged
         self._store = store
-        self._sleep = sleep
-        self._chance = chance
-        self._fences = threading.Lock()
-        self._fence: tuple[str, Fenced] | None = None
         self._quarantine = quarantine
         self._named_next = named
         self.now = now
         self._dry = dry
-        self.registry = Registry(program, store, FILLING)
+        self.registry = Registry(packaged, store, filled=False, now=self._clock)
         self.progress = Progress(store)
         self._pages = Pages(
-            program,
             store,
             self.registry,
             run=run,
@@ -112,108 +110,113 @@ class Backfill:
             clock=self._clock,
             chance=chance,
         )
+        self._planned: RegistrySnapshot | None = None
+        """Of a dry run: the registry as it would be."""
 
     def _clock(self) -> float:
         return self.now().timestamp()
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint of the rules."""
-        return self._program.fingerprint
 
     # Runs
 
     def begin(
         self,
         *,
-        rules: Iterable[str] = (),
+        versions: Collection[str] | None = None,
+        promotes: bool = True,
+        fills: bool = True,
         segments: int = 4,
-        wait: float = 60.0,
         allow_delete: bool = False,
         restart: bool = False,
         new_secret: bool = False,
     ) -> Run:
-        """Activate the rules and start a run, or continue an equal one that has not ended and is less than 24 hours old.
+        """Start a run, or continue an equal one that has not ended and is less than 24 hours old.
 
-        With `new_secret`, the run begins again and signs all guards with a new secret of the ledger.
-
-        Its first page may begin at `ready`. Raises UsageError and Misconfigured.
+        It fills `versions` (without them, all that are filling), refreshes all that depends on items, and `promotes` the
+        filled ones that are not held. Without `fills` it only promotes. With `new_secret`, it begins again and signs all
+        guards with a new secret of the ledger. Raises UsageError and Misconfigured.
         """
-        names = self._rule_names(rules)
         known = self.progress.run()
-        if names and (now := self.registry.read()) is not None and now.provisional(self._program):
-            raise UsageError(
-                "functions have worked with rules that are not active (`projections status` shows which), perhaps on items "
-                "of all rules. Run the backfill of all rules first"
-            )
-        snapshot = self.registry.activate()
+        snapshot, program = self.registry.current()
         if new_secret:
-            if names:
-                raise UsageError("--new-secret concerns the guards of all rules. Run it without --select")
             restart = restart or len(snapshot.identity.secrets) == 1
             snapshot = self.registry.rotate()
-        wanted = (self.fingerprint, snapshot.active_since, names, allow_delete)
+        if versions is None:
+            names = tuple(name for name, version in snapshot.versions.items() if version.state in ("filling", "ready"))
+        else:
+            names = tuple(name for name in versions if self._is_waiting(snapshot, name))
         going = known if known is not None and not known.done and not restart and not self._is_expired(known) else None
-        if going is not None and (going.program, going.epoch, going.rules, going.allow_delete) == wanted:
-            return going
-        # In the first epoch no function had other rules. Later a function may still have them, also if the epoch was raised
-        # by a backfill that died before it recorded its run.
-        mixed = snapshot.active_since > 1 and any(rule.state in (FILLING, RETIRING) for rule in snapshot.rules.values())
-        ready = self.now().timestamp() + wait if mixed or new_secret else 0.0
-        run = self._run(
-            self._named_next(), snapshot, names, segments, allow_delete=allow_delete, wait=wait, ready=ready
+        if going is not None and (going.promotes, going.allow_delete) == (promotes, allow_delete):
+            waiting = tuple(name for name in going.versions if self._is_waiting(snapshot, name))
+            if waiting == names and not any(version.promoted > going.epoch for version in unread(snapshot)):
+                return going
+        run = Run(
+            name=self._named_next(),
+            versions=names,
+            tables=tuple(program.tables),
+            segments=segments,
+            phase=PHASES[0] if fills else "promote",
+            began=self.now().isoformat(timespec="seconds"),
+            promotes=promotes,
+            scans=fills or _shows_other_zeros(program, snapshot, names),
+            allow_delete=allow_delete,
+            rotates=new_secret,
+            epoch=snapshot.epoch,
         )
-        run = self._instead(run, known, snapshot)
-        # those of the previous run, and of processes that died
-        close_leases(
-            self._store,
-            run=known.name if known is not None else None,
-            opened_before=self.now().timestamp() - LEASE_SECONDS,
-        )
-        return run
-
-    def _instead(self, run: Run, known: Run | None, snapshot: RegistrySnapshot) -> Run:
-        """Make a run the newest one, instead of the known run, which may advance to other phases at the same time."""
-        newest = known
         for _ in range(_MOST_TRIES):
-            run = replace(run, replaces=known.name if known is not None else "")
-            with suppress(ConditionFailed):
-                self._adopt(run, newest, snapshot)
-                if self.progress.begin(run, newest):
-                    return run
+            if self.progress.begin(run, known):
+                return run
             newest = self.progress.run()
             if newest is None or known is None or newest.name != known.name:
                 break
-        self.release()
+            known = newest  # it makes progress
         raise UsageError("another backfill began at the same time. `projections status` shows its progress")
+
+    def apply(
+        self,
+        program: Program,
+        fates: Mapping[str, str] | None = None,
+        *,
+        hold: bool = False,
+        segments: int = 4,
+        allow_delete: bool = False,
+        restart: bool = False,
+    ) -> Run | None:
+        """Register the rules of a file, and start or continue the run that fills and publishes them.
+
+        Returns None if nothing is to be filled, published or removed. `fates` and `hold` are as in `Registry.register`; with
+        `hold`, filled versions are not published. Raises UsageError and Misconfigured.
+        """
+        snapshot, chosen = self.registry.register(program, fates, hold=hold)
+        versions = [v.name for v in chosen.values() if v.state == "filling" or (v.state != "active" and not v.held)]
+        fills = restart or bool(unread(snapshot)) or any(version.state == "filling" for version in chosen.values())
+        if not (versions or fills or incomplete(snapshot)):
+            return None
+        return self.begin(
+            versions=versions,
+            promotes=not hold,
+            fills=fills,
+            segments=segments,
+            allow_delete=allow_delete,
+            restart=restart,
+        )
+
+    @staticmethod
+    def _is_waiting(snapshot: RegistrySnapshot, name: str) -> bool:
+        """Return whether a version can be filled or promoted."""
+        return name in snapshot.versions and snapshot.versions[name].state in ("filling", "ready", "standby")
 
     def _is_expired(self, run: Run) -> bool:
         """Return whether a run is older than the records of a stream: its results may be outdated."""
         return (self.now() - datetime.fromisoformat(run.began)).total_seconds() > MOST_SECONDS
 
-    def _adopt(self, run: Run, newest: Run | None, snapshot: RegistrySnapshot) -> None:
-        """Take over the rebuilds that have not ended: close their groups, so that pages can move the entries.
-
-        If several backfills start at the same time, the one that succeeds ends the rebuilds that any of them took over.
-        Raises ConditionFailed if another one succeeded.
-        """
-        notes = list(rebuild.notes(self._store))
-        if not notes:
-            return
-        store = self._fenced_store(run, snapshot)
-        store.open()
-        claim = rebuild.Claim(run.replaces, self.progress.unchanged_check(newest))
-        for note in notes:  # one after another: transactions that check the same item conflict
-            if note.target[0] in self._program.rules:
-                rebuild.close(store, self._program, note.target, Generations(), self._deadline(), self._clock, claim)
-            else:  # its entries are removed with it
-                with suppress(ConditionFailed):
-                    store.write(rebuild.forgotten(note))
-
-    def unrecorded_run(self, rules: Iterable[str], segments: int) -> Run:
-        """Return a run that is not recorded, for a dry backfill. Raises UsageError and Misconfigured."""
-        self._pages.adoption = Adoption(self._program, self.registry.read())
-        return self._run("dry", self.registry.preview(), self._rule_names(rules), segments)
+    def unrecorded_run(self, planned: RegistrySnapshot, segments: int) -> Run:
+        """Return a run that is not recorded, for a dry backfill: the registry is as `planned`."""
+        self._planned = planned
+        program = self.registry.program(planned)
+        self._pages.adoption = Adoption(program, self.registry.read())
+        filling = tuple(name for name, version in planned.versions.items() if version.state == "filling")
+        now, scans = self.now().isoformat(timespec="seconds"), bool(program.recorded)
+        return Run("dry", filling, tuple(program.tables), segments, PHASES[0], now, scans=scans)
 
     @property
     def adoption(self) -> Adoption | None:
@@ -221,95 +224,100 @@ class Backfill:
         return self._pages.adoption
 
     def compute(self, run: Run, report: Callable[[str, int], None] = lambda what, items: None) -> Counter[str]:
-        """Record in `adoption` what filling rules would change when this run is complete. Return the cost."""
+        """Record in `adoption` what filling versions would change when this run is complete. Return the cost."""
         store = DryStore(self._store)
         assert self.adoption is not None
-        after = self.registry.preview()
-        compute(self._program, store, after, self.adoption, only=run.rules, threads=run.segments, report=report)
+        snapshot, program = self._current()
+        compute(program, store, snapshot, self.adoption, threads=run.segments, report=report)
         return store.done
 
-    def _run(
-        self, name: str, snapshot: RegistrySnapshot, rules: tuple[str, ...], segments: int, **settings: Any
-    ) -> Run:
-        retiring = [] if rules else [name for name, rule in snapshot.rules.items() if rule.state == RETIRING]
-        return Run(
-            name=name,
-            program=self.fingerprint,
-            epoch=snapshot.active_since,
-            rules=rules,
-            retiring=tuple(sorted(retiring)),
-            tables=tuple(self._tables(rules)),
-            segments=segments,
-            phase=PHASES[0],
-            began=self.now().isoformat(timespec="seconds"),
-            **settings,
-        )
-
-    def _rule_names(self, rules: Iterable[str]) -> tuple[str, ...]:
-        names = tuple(sorted(set(rules)))
-        for name in names:
-            if name not in self._program.rules:
-                raise UsageError(f'unknown rule "{name}"; the rules are {", ".join(self._program.rules)}')
-        return names
-
-    def _tables(self, rules: Sequence[str]) -> list[str]:
-        """Return the application's tables with items that these rules, or all, read or write."""
-        if not rules:
-            return list(self._program.tables)
-        chosen = [self._program.rules[name] for name in rules]
-        tables = {entity.table for rule in chosen for entity in (*rule.sources, rule.into)}
-        return [name for name in self._program.tables if name in tables]
+    def _current(self) -> tuple[RegistrySnapshot, Program]:
+        if self._planned is not None:
+            return self._planned, self.registry.program(self._planned)
+        return self.registry.current()
 
     def tables_of(self, run: Run, phase: str) -> Sequence[str]:
         """Return the tables that a phase scans."""
         if phase == "items":
             return run.tables
-        if phase == "entries":
+        if phase in ("entries", "groups"):
             return (LEDGER,)
-        into = self._program.ledger_rules_into
-        if phase == "groups":
-            made = any(creates(rule) for rules in into.values() for rule in rules)
-            alone = {name for name, rule in self._program.recorded.items() if not rule.writes_items}
-            return (LEDGER,) if made or not alone.isdisjoint(name.partition("@")[0] for name in run.retiring) else ()
-        if phase == "targets":
-            published = {self._program.entities[name].table for name in into}
-            return tuple(name for name in run.tables if name in published or run.retiring)
-        return ()
+        return run.tables if phase == "targets" and run.scans else ()
 
     def segments(self, run: Run) -> list[Segment]:
         """Return the segments of the run's phase with their progress."""
         return self.progress.segments(run, run.phase, self.tables_of(run, run.phase))
 
+    def decline(self, run: Run) -> Run:
+        """Let a run promote nothing. What it has filled stays ready."""
+        return self.progress.move(run, promotes=False)[0]
+
     def forward(self, run: Run) -> tuple[Run, bool]:
-        """Advance a run whose phase is done. The next phase may begin at `ready`. Return False if another process did it."""
+        """Advance a run whose phase is done. Return False if another process did it."""
         following = PHASES[PHASES.index(run.phase) + 1]
-        if following == "live":
-            snapshot = self._snapshot(run)
-            filling = [name for name, rule in snapshot.rules.items() if rule.state == FILLING]
-            filled = tuple(name for name in filling if not run.rules or name in run.rules)
-            for note in rebuilds(self._store, run):
-                rebuild.reopen(self._fenced_store(run, snapshot), note.target, note.generation)
-            return self.progress.move(run, phase=following, filled=filled)
-        if run.phase == "live":
-            self.registry.complete(run.filled)
-            ready = self.now().timestamp() + run.wait if run.filled else 0.0
-            return self.progress.move(run, phase=following, ready=ready)
-        if run.phase == "groups" and rebuilds(self._store, run):
-            snapshot = self._snapshot(run)
-            self._pages.rebuilt(run, snapshot, self._deadline(), self._fenced_store(run, snapshot))
+        if run.phase == "entries":
+            self.registry.fill(run.versions)
+        elif run.phase == "promote":
+            return self._promote(run)
         if following == DONE:
-            self.registry.forget(self._retired_rules(run))
-            if not run.rules:
-                self.registry.drop_former_secret()
-                rivals.forget(self._store, datetime.fromisoformat(run.began).timestamp())
+            self._finish(run)
             return self.progress.move(run, phase=following, ended=self.now().isoformat(timespec="seconds"))
         return self.progress.move(run, phase=following)
 
-    def _retired_rules(self, run: Run) -> list[str]:
-        """Return the rules whose traces are all removed. A withheld deletion counts for one rule, but may concern others."""
-        counts = self.report(run).get("targets", Counter())
+    def _promote(self, run: Run) -> tuple[Run, bool]:
+        snapshot = self.registry.read_or_create()
+        if run.promotes:
+            snapshot = self.registry.promote(
+                name for name in run.versions if name in snapshot.versions and not snapshot.versions[name].held
+            )
+        late = {version.name for version in unread(snapshot) if version.promoted > run.epoch}
+        published = [v for v in snapshot.versions.values() if v.state == "active" and v.name not in late]
+        unfinished = {version.rule for version in published if version.unfinished}
+        former = [
+            version.name
+            for version in snapshot.versions.values()
+            if version.state == "leaving"
+            or (version.state == "standby" and version.rule in unfinished and not version.held)
+        ]
+        return self.progress.move(
+            run,
+            phase="groups",
+            scans=run.scans and bool(former or self.registry.program(snapshot).ledger_rules_into),
+            published=tuple((version.name, version.promoted) for version in published),
+            former=tuple(former),
+        )
+
+    def _finish(self, run: Run) -> None:
+        versions = self.registry.read_or_create().versions.values()
+        published, withheld = dict(run.published), self._withheld(run)
+        done = [version for version in versions if version.rule not in withheld]
+        snapshot = self.registry.finish(
+            version
+            for version in done
+            if (
+                published.get(version.name) == version.promoted
+                if version.state == "active"
+                else version.name in run.former
+            )
+        )
+        finished, since = (
+            {v.rule for v in snapshot.active.values() if not v.unfinished},
+            self._clock() - STANDBY_SECONDS,
+        )
+        standby = (v for v in snapshot.versions.values() if v.state == "standby" and v.rule in finished)
+        self.registry.remove(version.name for version in standby if version.changed < since)
+        if run.rotates:
+            self.registry.drop_former_secret()
+        rivals.forget(self._store, datetime.fromisoformat(run.began).timestamp())
+
+    def _withheld(self, run: Run) -> set[str]:
+        """The rules of which traces stay, because their deletion is not allowed. A deletion may concern others, too."""
+        counts = Counter[str]()
+        for counted in self.report(run).values():
+            counts.update(counted)
         kept = ["withheld"] if run.allow_delete else ["withheld", "unmade"]
-        return [name for name in run.retiring if not any(counts[f"{why}|{name.partition('@')[0]}"] for why in kept)]
+        rules = {public_name(name) for name in run.former}
+        return {rule for rule in rules if any(counts[f"{why}|{rule}"] for why in kept)}
 
     def report(self, run: Run) -> dict[str, Counter[str]]:
         """Return the counts so far by phase; see `pages`."""
@@ -325,51 +333,55 @@ class Backfill:
 
     def page(self, run: Run, segment: Segment, deadline: Deadline) -> Done:
         """Do the next page of a segment. Raises Transient if it cannot be read, and Overtaken."""
-        snapshot = self._snapshot(run)
-        fenced = self._fenced_store(run, snapshot) if not self._dry else None
-        if fenced is not None:
-            fenced.open()
-        page = self._pages.do(run, segment, snapshot, deadline, fenced)
+        for _ in range(_MOST_TRIES):
+            snapshot, program = self._current()
+            if not self._dry:
+                newest = self.progress.run()
+                if newest is None or newest.name != run.name:
+                    raise Overtaken
+            try:
+                page = self._pages.do(run, segment, snapshot, program, deadline)
+                break
+            except Reload as reload:
+                if self._planned is not None:
+                    self._planned = self.registry.overtaken(self._planned, reload)
+                else:
+                    self.registry.overtake(reload)
+        else:
+            raise Transient("the registry keeps changing")
         if page.failed:
             return Done(segment, page.failed, page.rejected, page.withheld)
         if page.rejected and self._quarantine is not None:
             self._quarantine(page.rejected)
         after = segment.after_page(page.after, page.counts, page.rejected)
-        if fenced is None or Progress(fenced).keep(run, segment, after):
+        if self._dry or self.progress.keep(run, segment, after):
             return Done(after, {}, page.rejected, page.withheld, dismissed=page.dismissed)
         after = self.progress.segment(run, segment.phase, segment.table, segment.number)
         return Done(after, {}, page.rejected, page.withheld, ours=False, dismissed=page.dismissed)
 
-    def _snapshot(self, run: Run) -> RegistrySnapshot:
-        """Return the current registry. Rules that are not live in it publish nothing."""
-        if self._dry:
-            return self.registry.preview()
-        snapshot, newest = self.registry.read(), self.progress.run()
-        if snapshot is None or (snapshot.program, snapshot.active_since) != (run.program, run.epoch):
-            raise Overtaken
-        if newest is None or newest.name != run.name:
-            raise Overtaken
-        return snapshot
 
-    # Leases
+def unread(snapshot: RegistrySnapshot) -> list[Version]:
+    """Return the published versions that record nothing, and for which not all items have been read."""
+    return [v for v in snapshot.versions.values() if v.state == "active" and v.unfinished and not v.recorded]
 
-    def _fenced_store(self, run: Run, snapshot: RegistrySnapshot) -> Fenced:
-        """Return the store for this run, which writes only while the registry is as in `snapshot`."""
-        with self._fences:
-            if self._fence is not None:
-                name, fenced = self._fence
-                if (name, fenced.snapshot.epoch) == (run.name, snapshot.epoch):
-                    return fenced
-            fenced = Fenced(self._store, snapshot, run.name, clock=self._clock, named=self._named_next)
-            self._fence = run.name, fenced
-            return fenced
 
-    def release(self) -> None:
-        """Close the leases of this process, which has no more work now. It may continue later."""
-        with self._fences:
-            held, self._fence = self._fence, None
-        if held is not None:
-            held[1].close()
+def incomplete(snapshot: RegistrySnapshot) -> list[Version]:
+    """Return the versions whose promotion or removal has not been carried out."""
+    return [v for v in snapshot.versions.values() if v.state == "leaving" or v.unfinished]
 
-    def _deadline(self) -> Deadline:
-        return Deadline.after(_SECONDS, clock=lambda: self.now().timestamp(), sleep=self._sleep, chance=self._chance)
+
+def _shows_other_zeros(program: Program, snapshot: RegistrySnapshot, versions: Collection[str]) -> bool:
+    """Return whether targets to which nothing contributes show other values under these versions than under the active ones.
+
+    Such targets have no group, so only a scan of the application's tables finds them.
+    """
+    for name in versions:
+        rule, active = program.recorded.get(name), snapshot.active.get(public_name(name))
+        former = program.recorded.get(active.name) if active is not None else None
+        if rule is None or former is None or rule.into is not former.into or _zeros(rule) != _zeros(former):
+            return True
+    return False
+
+
+def _zeros(rule: LedgerRule) -> Mapping[str, Any]:
+    return rule.published(Totals(0, {}), {query.name: [] for query in rule.member_queries})

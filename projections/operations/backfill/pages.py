@@ -1,52 +1,50 @@
 """The work of a backfill by pages. A page may be done twice, by any process, in any order within its phase.
 
 items     scan of the application's tables: entries, copies, index attributes, children; copies without a source
-entries   scan of the ledger: entries of deleted items, or that no rule needs any more; links of removed rules
-live      filling rules become live
-groups    scan of the ledger: items that rules create and that do not exist, or are not recognised
-targets   scan of the application's tables: values of groups on existing items; traces of removed rules
+entries   scan of the ledger: entries of deleted items; links of removed rules, groups and members of removed versions
+promote   filled versions are published from now on
+groups    scan of the ledger: targets of promoted versions, and of those that they replace; items that rules create
+targets   scan of the application's tables: values of groups on existing items; traces of former versions
 """
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
-from projections.engine import rebuild
-from projections.engine.groups import Generations, is_amount, parts_of, sum_group
+from projections.engine.clearing import Past, clear
+from projections.engine.groups import read_groups
 from projections.engine.guards import Guards
-from projections.engine.ledger_items import CLOSED, LEDGER, Target, group_key, rule_of_link
+from projections.engine.ledger_items import LEDGER, Target, rule_of_link
 from projections.engine.refresh import Refresher
-from projections.engine.registry import FILLING, Registry, RegistrySnapshot
+from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected, rejection
-from projections.engine.running import Deadline
+from projections.engine.running import Deadline, Reload
 from projections.engine.running import Run as RunPieces
-from projections.engine.store import Delete, Equal, Image, ItemKey, Purpose, Store, Update
-from projections.errors import Misconfigured, TransactionCancelled, Transient
+from projections.engine.store import Delete, Image, ItemKey, Purpose, Role, Store
+from projections.engine.value_counters import ValueCounters
+from projections.errors import Misconfigured, Transient
 from projections.language.embeds import ListEmbedRule
 from projections.language.entity import Item
-from projections.language.keys import decode_key, encode_key
+from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program
-from projections.language.rules import LedgerRule, Rule
+from projections.language.rules import LedgerRule, public_name
 from projections.operations.backfill.progress import Run, Segment
-from projections.operations.backfill.retirement import Past, retire
 from projections.operations.dry import Adoption, Cautious, DryStore
-from projections.operations.fenced import RESERVED
 
 PAGE = 500
 """Items of a page: five requests for their entries, and at most as many transactions of writes."""
 
-_GROUP_ATTRIBUTES = ("pk", "sk", "key", CLOSED)
+_GROUP_ATTRIBUTES = ("pk", "sk", "key")
 
-
-def creates(rule: Rule) -> bool:
-    """Return whether publishes of a rule create items."""
-    return rule.creates and rule.mode != "shadow"
+_MOST_PUBLISHES = 20
+"""How often a target is published while its group moves. Then the page fails, and is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,6 @@ class Pages:
 
     def __init__(
         self,
-        program: Program,
         store: Store,
         registry: Registry,
         *,
@@ -81,7 +78,6 @@ class Pages:
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._program = program
         self._store = store
         self._registry = registry
         self._run = run
@@ -91,25 +87,20 @@ class Pages:
         self._dismissed = dismissed
         self._clock = clock
         self._chance = chance
-        self._generations = Generations()
-        self._learned = ""
+        self._values = ValueCounters()
         self.adoption: Adoption | None = None
         """With `dry`: the values of the application that would change."""
-        self._past: dict[str, Past | None] = {}
 
-    def do(
-        self, run: Run, segment: Segment, snapshot: RegistrySnapshot, deadline: Deadline, fenced: Store | None = None
-    ) -> Page:
-        """Do the next page of a segment under the rules as they are in the registry now, and write to `fenced`.
+    def do(self, run: Run, segment: Segment, snapshot: RegistrySnapshot, program: Program, deadline: Deadline) -> Page:
+        """Do the next page of a segment under the rules as they are in the registry now.
 
-        Raises Transient if the page cannot be read, and Replaced.
+        Raises Reload, and Transient if the page cannot be read.
         """
         store: Cautious | DryStore
-        if fenced is None:
+        if self._dry:
             store = DryStore(self._store, self.adoption)
         else:
-            store = Cautious(fenced, deletes=run.allow_delete, pace=self._pace)
-            self._learn(run)
+            store = Cautious(self._store, deletes=run.allow_delete, pace=self._pace)
         attributes = _GROUP_ATTRIBUTES if segment.phase == "groups" else None
         page = store.scan(
             segment.table,
@@ -119,7 +110,7 @@ class Pages:
             attributes=attributes,
             after=segment.after,
         )
-        work = _Work(self, run, snapshot, store, deadline)
+        work = _Work(self, run, snapshot, program, store, deadline)
         work.do(segment, page.items)
         # rejections of an entry's item were reported when the item was read
         rejected = list(work.refresher.rejected) if segment.phase != "entries" else []
@@ -130,104 +121,111 @@ class Pages:
             counts["dismissed"] = len(skipped)
         counts.update(work.counts)
         counts.update(store.done)
-        reports = self._reports(segment)
+        reports = self._reports(segment, program)
         counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items() if reports(rule)})
         examples = [key for key, rule in store.examples.items() if reports(rule)]
         return Page(page.after, counts, dict(work.refresher.failed), rejected, examples, skipped)
 
-    def _learn(self, run: Run) -> None:
-        """Set the generations of groups whose rebuild this run ends: each page moves the entries that it reads into them."""
-        if self._learned != run.name:
-            for note in rebuilds(self._store, run):
-                self._generations.at_least(note.target, note.generation)
-            self._learned = run.name
-
-    def rebuilt(self, run: Run, snapshot: RegistrySnapshot, deadline: Deadline, fenced: Store) -> None:
-        """Publish the groups whose rebuild this run ends, and end it. The next backfill or repair repeats failures."""
-        ended = [note for note in rebuilds(self._store, run) if note.target[0] in self._program.rules]
-        store = Cautious(fenced, deletes=run.allow_delete, pace=self._pace)
-        failed = self._refresher(store, snapshot).publish([note.target for note in ended], deadline)
-        for note in ended:
-            if note.target not in failed:
-                rebuild.sweep(fenced, note.target, note.generation)
-
-    def _refresher(self, store: Store, snapshot: RegistrySnapshot) -> Refresher:
+    def _refresher(self, store: Store, snapshot: RegistrySnapshot, program: Program) -> Refresher:
         return Refresher(
-            self._program,
-            store,
-            snapshot,
-            generations=self._generations,
-            run=self._run,
-            clock=self._clock,
-            chance=self._chance,
-            reserved=RESERVED,
+            program, store, snapshot, values=self._values, run=self._run, clock=self._clock, chance=self._chance
         )
 
-    def _reports(self, segment: Segment) -> Callable[[str], bool]:
+    def _reports(self, segment: Segment, program: Program) -> Callable[[str], bool]:
         """Return the rules for which this phase reports withheld deletions: each such item is read in at least one phase."""
 
         def reports(name: str) -> bool:
-            return segment.phase == "targets" or name in self._program.guarded_copies
+            return segment.phase in ("groups", "targets") or name in program.guarded_copies
 
         return reports
 
-    def past(self, names: Sequence[str]) -> list[Past]:
-        """Return removed rules, as far as the registry has their definitions."""
-        for name in names:
-            if name not in self._past:
-                definition = self._registry.definition(name)
-                if definition is None and self._dry:  # the definition of a rule is recorded when it changes
-                    definition = self._registry.definition(name.partition("@")[0])
-                self._past[name] = Past(name, definition, self._program) if definition is not None else None
-        return [past for name in names if (past := self._past[name]) is not None]
+    def past(self, run: Run, snapshot: RegistrySnapshot, program: Program) -> list[Past]:
+        """Return the former versions of a run that have not been published again since."""
+        former = [snapshot.versions[name] for name in run.former if name in snapshot.versions]
+        documents = self._registry.documents([version for version in former if version.state != "active"])
+        return [Past(name, document, program) for name, document in documents.items()]
 
 
 class _Work:
     """One page: the work on its items, by phase."""
 
     def __init__(
-        self, pages: Pages, run: Run, snapshot: RegistrySnapshot, store: Cautious | DryStore, deadline: Deadline
+        self,
+        pages: Pages,
+        run: Run,
+        snapshot: RegistrySnapshot,
+        program: Program,
+        store: Cautious | DryStore,
+        deadline: Deadline,
     ) -> None:
         self._pages = pages
-        self._program = pages._program
+        self._program = program
         self._run = run
         self._snapshot = snapshot
         self._store = store
         self._deadline = deadline
         self._dry = pages._dry
         self.counts: Counter[str] = Counter()
-        self.refresher = pages._refresher(store, snapshot)
+        self.refresher = pages._refresher(store, snapshot, program)
 
     def do(self, segment: Segment, items: Sequence[Image]) -> None:
         if segment.phase == "entries":
-            self._unlink(items)
+            if self._dry:
+                self._count_kept(items)
+            self._remove_garbage(items)
             return self._refresh_sources(items)
         if segment.phase == "groups":
-            self._forget_scores(items)
-            return self._create(items)
+            return self._publish_groups(items)
         schema = self._program.tables[segment.table]
         images = {schema.key(segment.table, image): image for image in items}
         if segment.phase == "items":
             return self.refresher.refresh_scanned(images, self._deadline)
         self._publish(images)
-        return self._retire(images)
+        return self._clear(images)
+
+    def _count_kept(self, items: Sequence[Image]) -> None:
+        """Count the entries that keep what has expired, where a filling version does not take over all of it."""
+        lacking = {public_name(rule.name): rule.name for rule in self._filling if self._program.not_carried(rule.name)}
+        for item in items if lacking else ():
+            kept = json.loads(item["kept"]["S"]) if "kept" in item else {}
+            rules = {public_name(version) for version in kept if version not in lacking.values()}
+            self.counts.update(f"kept|{rule}" for rule in rules & lacking.keys())
 
     def _refresh_sources(self, items: Sequence[Image]) -> None:
         """Refresh the source items of entries: of those that are gone, no other page reads what they contributed."""
-        self.refresher.sources(dict.fromkeys(self._sources(items)), self._deadline)
+        keys = dict.fromkeys(self._sources(items))
+        if self._dry:  # what the phase `items` would have written is not in the entries
+            there = self._store.get_many(list(keys))
+            keys = {key: None for key in keys if key not in there}
+        self.refresher.sources(keys, self._deadline)
 
-    def _unlink(self, items: Sequence[Image]) -> None:
-        """Delete links of rules that are no embeds of several parents now. The functions that wrote them have ended."""
+    def _remove_garbage(self, items: Sequence[Image]) -> None:
+        """Delete links of rules that are no embeds of several parents now, and groups and members of removed versions.
+
+        A writer with an older registry may write some again; a later backfill finds them.
+        """
         lists = {name for name, rule in self._program.embeds.items() if isinstance(rule, ListEmbedRule)}
         for item in items:
-            rule = rule_of_link(item)
-            if rule is None or rule in lists:
+            kind, _, rest = item["pk"]["S"].partition("|")
+            rule = rule_of_link(item) or rest.partition("|")[0]
+            if kind == "L" and rule not in lists:
+                role: Role = "link"
+            elif kind in ("G", "M") and self._is_removed(rule):
+                role = "sweep"
+            else:
                 continue
-            link = Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]), purpose=Purpose("link", (rule,)))
+            delete = Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]), purpose=Purpose(role, (rule,)))
             try:
-                self._deadline.retry(partial(self._store.write, link))
+                self._deadline.retry(partial(self._store.write, delete))
             except Transient as error:
-                self.refresher.failed[item["child"]["S"]] = str(error)
+                self.refresher.failed[item["pk"]["S"]] = str(error)
+
+    def _is_removed(self, version: str) -> bool:
+        """Whether the registry had a version, and has it no more. A later number is of the future: its registry is newer."""
+        rule, _, number = version.rpartition(".")
+        if version in self._snapshot.versions or not number.isdecimal():
+            return False
+        return int(number) < self._snapshot.next.get(rule, 0)
 
     def _sources(self, items: Sequence[Image]) -> list[ItemKey]:
         """Return the keys of the items of entries, except for empty entries that expire."""
@@ -236,7 +234,11 @@ class _Work:
             partition = item["pk"]["S"]
             if not partition.startswith("E|"):
                 continue
-            if item.get("contributions", {}).get("S", "{}") == "{}" and "recent" not in item and "ttl" in item:
+            if (
+                item.get("contributions", {}).get("S", "{}") == "{}"
+                and item.keys().isdisjoint(("recent", "kept"))
+                and "ttl" in item
+            ):
                 continue
             text = item["key"]["S"] if "key" in item else partition[2:]
             try:
@@ -250,51 +252,44 @@ class _Work:
                 keys.append(key)
         return keys
 
-    def _create(self, items: Sequence[Image]) -> None:
-        """Refresh items that rules create and that do not exist or are not recognised; the phase `targets` reads others."""
-        wanted = [target for target in _groups(items) if self._creates(target)]
+    def _publish_groups(self, items: Sequence[Image]) -> None:
+        """Publish the targets of promoted versions and of those that they replace, and remove what these have left.
+
+        Of other groups, publish items that rules create and that do not exist or are not recognised; the phase `targets`
+        reads others.
+        """
+        targets = _groups(items)
+        promoted, former = set(dict(self._run.published)) & self._unfinished, set(self._run.former)
+        active = {version.rule: version.name for version in self._snapshot.active.values() if version.recorded}
+        names = {version: active[rule] for version in former if (rule := public_name(version)) in active}
+        wanted = [target for target in targets if target[0] not in promoted | former and self._creates(target)]
         keys = {target: decode_key(target[1]) for target in wanted}
         there = self._store.get_many(list(dict.fromkeys(keys.values())))
-        self._publish_targets([target for target, key in keys.items() if not self._is_there(target, key, there)])
+        publish = [target for target, key in keys.items() if not self._is_there(target, key, there)]
+        publish += [target for target in targets if target[0] in promoted]
+        publish += [
+            (names[rule], target)
+            for rule, target in targets
+            if rule in names and not is_range(target) and self._program.rules[names[rule]].into.at(decode_key(target))
+        ]
+        self._publish_targets(list(dict.fromkeys(publish)))
+        cleared = dict.fromkeys(
+            decode_key(target) for rule, target in targets if rule in former and not is_range(target)
+        )
+        if cleared:
+            self._clear(self._store.get_many([key for key in cleared if key.table in self._program.tables]))
 
-    def _forget_scores(self, items: Sequence[Image]) -> None:
-        """Remove the settled scores of ranks whose digits changed: if they change back, these scores must not count again.
-
-        All entries have left such a group by now. One that has not keeps it as it is, and `verify` reports the entry.
-        """
-        for target in _groups(items) if not self._dry else ():
-            rule = self._program.recorded.get(target[0])
-            if rule is None or rule.counts_in(target[1]):
-                continue
-            key = group_key(*target)
-            parts = [part for part in parts_of(self._store, key.partition) if CLOSED not in part]
-            group = sum_group(0, parts)
-            if group.damaged or any(group.live.values()):
-                continue
-            why = Purpose("rebuild", (rule.name,), target[1])
-            writes = [
-                Update(
-                    ItemKey(LEDGER, key.partition, part["sk"]["S"]),
-                    remove=tuple(name for name in part if is_amount(name) and name != "version"),
-                    condition=Equal(("version",), part["version"]),
-                    purpose=why,
-                )
-                for part in parts
-                if "version" in part and any(is_amount(name) and name != "version" for name in part)
-            ]
-            try:
-                if writes:
-                    self._deadline.retry(partial(self._store.transact, writes))
-            except (Transient, TransactionCancelled) as error:
-                self.refresher.failed[target[1]] = str(error)
+    @cached_property
+    def _unfinished(self) -> set[str]:
+        return {version.name for version in self._snapshot.versions.values() if version.unfinished}
 
     def _is_there(self, target: Target, key: ItemKey, images: Mapping[ItemKey, Image]) -> bool:
-        item = self._program.recognise(key, images[key]) if key in images else None
-        return item is not None and item.entity is self._program.rules[target[0]].into
+        into = self._program.rules[target[0]].into
+        return key in images and self._program.recognise_as(into, key, images[key]) is not None
 
     def _creates(self, target: Target) -> bool:
         rule = self._program.rules.get(target[0])
-        return rule is not None and creates(rule)
+        return rule is not None and rule.creates and not rule.held
 
     def _publish(self, images: Mapping[ItemKey, Image]) -> None:
         into = self._program.ledger_rules_into
@@ -306,10 +301,20 @@ class _Work:
                 self.refresher.rejected[rejection(error, encode_key(key))] = None
                 continue
             text = encode_key(key)
-            if item is not None and item.entity.name in into:
-                targets += [(rule.name, text) for rule in into[item.entity.name] if rule.mode != "shadow"]
+            for each in (item, *self._program.alternative_items(key, image)):
+                if each is not None and each.entity.name in into:
+                    targets += [(rule.name, text) for rule in into[each.entity.name]]
+                if each is not None and self._dry:  # the totals of filling versions are not known yet
+                    filling = sum(rule.into is each.entity for rule in self._filling)
+                    self.counts.update({"publishable": filling, "write units": filling})
             targets += [(rule.name, text) for rule in self._strange(image, item)]
         self._publish_targets(targets)
+
+    @cached_property
+    def _filling(self) -> list[LedgerRule]:
+        """The versions that will be published when they are filled."""
+        versions = {v.name for v in self._snapshot.versions.values() if v.state == "filling" and not v.held}
+        return [rule for name, rule in self._program.recorded.items() if name in versions and rule.writes_items]
 
     def _strange(self, image: Image, item: Item | None) -> Sequence[LedgerRule]:
         """Return the rules whose guards are on an item of another kind: publishing removes what they set on it."""
@@ -320,46 +325,56 @@ class _Work:
             for entity, rules in self._program.ledger_rules_into.items()
             if names and (item is None or item.entity.name != entity)
             for rule in rules
-            if rule.name in names and rule.mode != "shadow"
+            if public_name(rule.name) in names
         ]
 
     def _publish_targets(self, targets: Sequence[Target]) -> None:
         self.counts["targets"] += len(targets)
-        if self._dry:  # the totals of filling rules are not known yet
-            filling = [t for t in targets if self._snapshot.state(self._program.rules[t[0]]) == FILLING]
-            self.counts["publishable"] += len(filling)
-            self.counts["write units"] += len(filling)
-        self.refresher.publish(targets, self._deadline)
+        moved, unfinished = list(targets), self._unfinished
+        for _ in range(_MOST_PUBLISHES):
+            promoted = [target for target in moved if target[0] in unfinished and not is_range(target[1])]
+            before = self._versions(promoted)
+            failed = self.refresher.publish(moved, self._deadline)
+            # Who has committed meanwhile by a registry from before the promotion has published the former version only.
+            after = self._versions(promoted)
+            moved = [target for target in promoted if before[target] != after[target] and target not in failed]
+            if not moved:
+                return
+        self.refresher.failed.update((target, "its group keeps changing while it is published") for _, target in moved)
 
-    def _retire(self, images: Mapping[ItemKey, Image]) -> None:
-        past = self._pages.past(self._run.retiring)
+    def _versions(self, targets: Sequence[Target]) -> dict[Target, int]:
+        if not targets or self._dry:
+            return dict.fromkeys(targets, 0)
+        groups = self._deadline.retry(partial(read_groups, self._store, targets))
+        return {target: group.version for target, group in groups.items()}
+
+    def _clear(self, images: Mapping[ItemKey, Image]) -> None:
+        past = self._past
         if not past:
             return
-        guards = Guards(self._program, self._snapshot.identity)
-        withhold = self._store.withhold if not self._run.allow_delete else None
+        guards = Guards(self._program, self._snapshot.identity, self._snapshot.promotions)
         for key, image in images.items():
-            work = partial(retire, past, {key: image}, self._program, self._store, guards, withhold)
+            work = partial(clear, past, {key: image}, self._program, self._store, guards)
             try:
                 self.counts.update(self._deadline.retry(work))
-            except Misconfigured:
+            except (Misconfigured, Reload):
                 raise
             except Transient as error:
                 self.refresher.failed[encode_key(key)] = str(error)
             except Exception as error:
                 self.refresher.rejected[rejection(error, encode_key(key))] = None
 
-
-def rebuilds(store: Store, run: Run) -> list[rebuild.Note]:
-    """Return the rebuilds that a run ends."""
-    return [note for note in rebuild.notes(store) if run.replaces in note.before]
+    @cached_property
+    def _past(self) -> list[Past]:
+        return self._pages.past(self._run, self._snapshot, self._program)
 
 
 def _groups(items: Sequence[Image]) -> list[Target]:
-    """Return the groups of which these items are the open first shards."""
+    """Return the groups of which these items are the first shards."""
     targets = []
     for item in items:
         kind, _, group = item["pk"]["S"].partition("|")
         rule, _, target = group.partition("|")
-        if kind == "G" and item["sk"]["S"].endswith("|00") and CLOSED not in item:
+        if kind == "G" and item["sk"]["S"] == "00":
             targets.append((rule, item["key"]["S"] if "key" in item else target))
     return targets

@@ -18,7 +18,6 @@ from projections.engine.ledger_items import LEDGER
 from projections.engine.rejections import Rejected
 from projections.engine.store import (
     AllOf,
-    Check,
     Condition,
     Delete,
     Equal,
@@ -33,13 +32,16 @@ from projections.engine.store import (
 )
 from projections.errors import ConditionFailed
 
-PHASES = ("items", "entries", "live", "groups", "targets", "done")
-"""In order. `live` scans nothing: filled rules become live."""
+PHASES = ("items", "entries", "promote", "groups", "targets", "done")
+"""In order. `promote` scans nothing: filled versions are published from then on."""
 
 DONE = PHASES[-1]
 
 MOST_SECONDS = 24 * 3600.0
 """Older runs are not continued: a stream keeps the records of changes since then only for this time."""
+
+STANDBY_SECONDS = 7 * 24 * 3600.0
+"""How long a version that was replaced is maintained, for a roll back. Then the end of a run removes it."""
 
 RUN = ItemKey(LEDGER, "R", "backfill")
 
@@ -49,30 +51,29 @@ _WHY = Purpose("progress")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One backfill. `program` is the fingerprint of the rules and `epoch` the registry's; times are ISO 8601.
+    """One backfill; times are ISO 8601.
 
-    `rules` names the rules that it is limited to, empty for all; `filled` those that become live in it, `retiring` the
-    removed rules whose traces it removes.
+    `versions` are those that it fills, and promotes if `promotes`. From its promotion on, `published` are the versions whose
+    promotions it carries out, each with its epoch, and `former` those whose values it removes where no other rule sets them.
     """
 
     name: str
-    program: str
-    epoch: int
-    rules: tuple[str, ...]
-    retiring: tuple[str, ...]
+    versions: tuple[str, ...]
     tables: tuple[str, ...]
     segments: int
     phase: str
     began: str
     ended: str = ""
-    filled: tuple[str, ...] = ()
+    promotes: bool = True
+    scans: bool = True
+    """Whether it reads the application's tables to publish. A roll back need not if both versions show the same zeros."""
+    published: tuple[tuple[str, int], ...] = ()
+    former: tuple[str, ...] = ()
     allow_delete: bool = False
-    wait: float = 0.0
-    """The maximum seconds of an invocation."""
-    ready: float = 0.0
-    """When the phase may begin, in seconds since 1970: all invocations with older state have ended then."""
-    replaces: str = ""
-    """The previous run, empty if there was none."""
+    rotates: bool = False
+    """Whether it signs all guards again, with a new secret."""
+    epoch: int = 0
+    """That of the registry when it began. Of what was registered later, it has not read all items."""
 
     @property
     def done(self) -> bool:
@@ -84,8 +85,9 @@ class Run:
     @classmethod
     def read(cls, item: Image) -> Run:
         fields: dict[str, Any] = json.loads(item["run"]["S"])
-        for name in ("rules", "retiring", "tables", "filled"):
+        for name in ("versions", "tables", "former"):
             fields[name] = tuple(fields[name])
+        fields["published"] = tuple((version, epoch) for version, epoch in fields["published"])
         return cls(**fields)
 
 
@@ -160,13 +162,8 @@ class Progress:
             return after, True
         return self.run() or after, False
 
-    @staticmethod
-    def unchanged_check(run: Run | None) -> Check:
-        """Return the check that this is the newest run, unchanged."""
-        return Check(RUN, Missing(("pk",)) if run is None else Equal(("run",), {"S": run.text()}))
-
     def _put(self, run: Run, before: Run | None) -> bool:
-        condition = self.unchanged_check(before).condition
+        condition = Missing(("pk",)) if before is None else Equal(("run",), {"S": before.text()})
         try:
             self._store.write(Update(RUN, set={"run": {"S": run.text()}}, condition=condition, purpose=_WHY))
         except ConditionFailed:

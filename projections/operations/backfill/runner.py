@@ -18,15 +18,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
 
-from projections.engine.registry import Replaced
 from projections.engine.rejections import Rejected
 from projections.engine.running import Deadline, OutOfTime, Pacer, at_once
 from projections.engine.store import Store
 from projections.errors import Transient
 from projections.language.program import Program
-from projections.operations.backfill.backfill_runs import Backfill, Done
+from projections.operations.backfill.backfill_runs import Backfill, Done, Overtaken
 from projections.operations.backfill.pages import PAGE
-from projections.operations.backfill.progress import Run, Segment
+from projections.operations.backfill.progress import DONE, Run, Segment
 from projections.operations.dismissal import among
 from projections.operations.dry import MOST_EXAMPLES
 from projections.operations.tasks import BackfillTask
@@ -39,11 +38,11 @@ _MOST_TRIES = 8
 
 
 def backfill_with_threads(
-    program: Program, store: Store, *, segments: int, rate: int | None = None, dry: bool = False
+    packaged: Program, store: Store, *, segments: int, rate: int | None = None, dry: bool = False
 ) -> Backfill:
     """Return a backfill for a Runner with so many segments, and at most `rate` writes per second."""
     return Backfill(
-        program,
+        packaged,
         store,
         now=lambda: datetime.now(UTC),
         run=at_once(3 * segments),
@@ -55,8 +54,8 @@ def backfill_with_threads(
 
 
 class Runner:
-    """Runs a backfill. `report` is called with every page, `report_wait` with the seconds of a wait, `report_read` with
-    pages that a dry backfill reads to compute totals.
+    """Runs a backfill. `report` is called with every page, `report_read` with pages that a dry backfill reads to compute
+    totals.
 
     It can be stopped at any point, and another runner continues. `failed`, `rejected` and `dismissed` have the first few
     items that could not be done, and `withheld` those that were not deleted; the counts of segments have all.
@@ -67,14 +66,12 @@ class Runner:
         backfill: Backfill,
         *,
         report: Callable[[Run, Done], None] = lambda run, done: None,
-        report_wait: Callable[[float], None] = lambda seconds: None,
         report_read: Callable[[str, int], None] = lambda what, items: None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._backfill = backfill
         self._report = report
-        self._report_wait = report_wait
         self._report_read = report_read
         self._clock = clock
         self._sleep = sleep
@@ -83,21 +80,12 @@ class Runner:
         self.dismissed: dict[Rejected, None] = {}
         self.withheld: dict[str, None] = {}
 
-    def work(self, run: Run) -> Run:
-        """Do the rest of a run as far as possible, and return it: it may be `done` or not.
+    def work(self, run: Run, until: str = DONE) -> Run:
+        """Do the rest of a run as far as possible, or until a phase, and return it: it may be `done` or not.
 
         Raises Misconfigured, and KeyboardInterrupt after the pages in progress.
         """
-        try:
-            return self._work(run)
-        finally:
-            self._backfill.release()
-
-    def _work(self, run: Run) -> Run:
-        while not run.done:
-            if (seconds := run.ready - self._clock()) > 0:
-                self._report_wait(seconds)
-                self._sleep(seconds)
+        while not run.done and run.phase != until:
             if not all(segment.done for segment in self._phase(run, self._backfill.segments(run))):
                 return run
             run, _ = self._backfill.forward(run)
@@ -177,9 +165,8 @@ def send_tasks(backfill: Backfill, run: Run, send: TaskSender) -> None:
     while run.name == name and not run.done:
         segments = [segment for segment in backfill.segments(run) if not segment.done]
         if segments:
-            seconds = _early(backfill, run)
             tasks = [BackfillTask(name, segment.phase, segment.table, segment.number) for segment in segments]
-            return send.send([(task, seconds) for task in tasks])
+            return send.send([(task, 0.0) for task in tasks])
         run, _ = backfill.forward(run)
     return None
 
@@ -191,7 +178,7 @@ def do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: Ta
     """
     try:
         return _do_task(backfill, task, deadline, send)
-    except Replaced:  # another backfill, or other rules, sends its own messages
+    except Overtaken:  # the other backfill sends its own messages
         return None
 
 
@@ -199,13 +186,8 @@ def _do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: T
     run = backfill.progress.run()
     if run is None or run.name != task.run:
         return None  # replaced by another
-    if run.program != backfill.fingerprint:
-        raise Transient("this function has other rules than the backfill. Deploy the rules that it was started with")
     if run.phase != task.phase:
         send_tasks(backfill, run, send)
-        return None
-    if (seconds := _early(backfill, run)) > 0:
-        send.send([(task, seconds)])
         return None
     segment = backfill.progress.segment(run, task.phase, task.table, task.number)
     if not segment.done:
@@ -220,8 +202,3 @@ def _do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: T
     if all(segment.done for segment in backfill.segments(run)):
         send_tasks(backfill, run, send)
     return None
-
-
-def _early(backfill: Backfill, run: Run) -> float:
-    """Return the seconds until the phase may begin."""
-    return max(0.0, run.ready - backfill.now().timestamp())

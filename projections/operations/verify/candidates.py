@@ -52,7 +52,7 @@ class Candidates:
         )
         scratch.run("CREATE TABLE moving (push TEXT PRIMARY KEY)")
         for table in (DRIFTS, BUSY, LEFT, EXPLAINED):
-            scratch.run(f"CREATE TABLE {table} (subject TEXT, rule TEXT, target TEXT, shadow INTEGER, drift TEXT)")
+            scratch.run(f"CREATE TABLE {table} (subject TEXT, rule TEXT, target TEXT, unpublished INTEGER, drift TEXT)")
             scratch.run(f"CREATE INDEX {table}_at ON {table} (rule, target)")
 
     def add(self, subjects: Iterable[Subject]) -> None:
@@ -98,7 +98,7 @@ class Candidates:
         """Add drift, or busy subjects. Left over values have a table of their own, and explained differences."""
         rows: dict[str, list[tuple[Any, ...]]] = {}
         for drift in drifts:
-            row = subject.text(), drift.rule, drift.target, int(drift.shadow), drift.text()
+            row = subject.text(), drift.rule, drift.target, int(drift.unpublished), drift.text()
             explained = subject.kind == GROUP and drift.wrong == (ENTRY,)
             rows.setdefault(LEFT if drift.kind == LEFT_OVER else EXPLAINED if explained else table, []).append(row)
         for name, table_rows in rows.items():
@@ -126,12 +126,14 @@ class Candidates:
 
     def subjects(self, table: str = DRIFTS) -> Iterator[Subject]:
         """Yield the subjects of all drift of rules that publish, each once."""
-        for (text,) in self._scratch.rows(f"SELECT DISTINCT subject FROM {table} WHERE NOT shadow ORDER BY subject"):
+        for (text,) in self._scratch.rows(
+            f"SELECT DISTINCT subject FROM {table} WHERE NOT unpublished ORDER BY subject"
+        ):
             yield Subject.read(text)
 
-    def count(self, table: str = DRIFTS, *, shadow: bool = False) -> int:
-        """Return the number of differences, with `shadow` of those of rules in shadow mode."""
-        return int(self._scratch.one(f"SELECT count(*) FROM {table}{' WHERE shadow' if shadow else ''}"))
+    def count(self, table: str = DRIFTS, *, unpublished: bool = False) -> int:
+        """Return the number of differences, with `unpublished` of those of versions that are not published."""
+        return int(self._scratch.one(f"SELECT count(*) FROM {table}{' WHERE unpublished' if unpublished else ''}"))
 
     def rules(self) -> set[str]:
         """Return the rules with drift or with busy subjects."""
@@ -148,7 +150,7 @@ class Candidates:
         for table in (DRIFTS, BUSY):
             for subjects in slices((subject for subject in self.subjects(table) if subject.kind != GROUP), AT_ONCE):
                 self.add(subjects)
-            self._scratch.run(f"DELETE FROM {table} WHERE NOT shadow")
+            self._scratch.run(f"DELETE FROM {table} WHERE NOT unpublished")
         self._scratch.run(f"DELETE FROM {EXPLAINED}")
 
     # One observation

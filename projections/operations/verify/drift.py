@@ -41,7 +41,6 @@ KINDS = {
     "member extra": "a group has a member that no entry contributes",
     "member stale": "a member of a group has other values than its entry",
     "error": "the rules cannot be evaluated on an item, so it cannot be compared",
-    "rebuilding": "a rebuild of a group was started and has not ended, so the group is not published",
     "left over": "a rule wrote these attributes, and no rule corrects or removes them now: the application may use them",
 }
 """All kinds, with their meanings."""
@@ -60,23 +59,22 @@ REPAIRS = {
     "compute": "sets the attribute from the item's other attributes; with `once`, only if it is absent",
     "embed": "sets the attributes from the parent",
     "link": "writes the links of the child, then its list from its parents",
-    "value": "writes the value of the group, which it rebuilds first if the group disagrees with its entries",
+    "value": "writes the value of the group; if the group disagrees with its entries, it recounts the rule",
     "guard": "writes the guard again, with the values",
     "target missing": "creates the item from the group",
     "target extra": "deletes the item with --allow-delete, if a rule created it and it has no other attributes",
     "occupied": "changes nothing: move or remove the item of another kind",
-    "group": "corrects the entries, then rebuilds the group from them",
-    "member missing": "corrects the entries, then rebuilds the group from them",
-    "member extra": "corrects the entries, then rebuilds the group from them",
-    "member stale": "corrects the entries, then rebuilds the group from them",
+    "group": "corrects the entries, then recounts the rule",
+    "member missing": "corrects the entries, then recounts the rule",
+    "member extra": "corrects the entries, then recounts the rule",
+    "member stale": "corrects the entries, then recounts the rule",
     "error": "changes nothing: correct the item",
-    "rebuilding": "ends the rebuild and publishes the group",
     "left over": "changes nothing. A backfill removes values that still belong to the rule; remove the others yourself",
 }
 """What `verify --repair` does, by kind. The text follows "--repair"."""
 
-IN_SHADOW = "changes nothing: a rule in shadow mode writes nothing to items"
-"""What it does with a value of a rule in shadow mode."""
+NOT_PUBLISHED = "changes nothing: the version is not published"
+"""What it does with a value of a version that is not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +98,8 @@ class Drift:
     expected: Any = None
     source: str | None = None
     at: str | None = None
-    shadow: bool = False
-    """Whether the rule is in shadow mode: the value is the application's."""
+    unpublished: bool = False
+    """Whether the version is not published: the value is the application's, or another version's."""
     sides: Mapping[str, Any] = field(default_factory=dict, hash=False)
     wrong: tuple[str, ...] | None = None
     ledger: str = ""
@@ -122,7 +120,7 @@ class Drift:
     @property
     def repair(self) -> str:
         """What `verify --repair` does. The text follows "--repair"."""
-        return IN_SHADOW if self.shadow else REPAIRS[self.kind]
+        return NOT_PUBLISHED if self.unpublished else REPAIRS[self.kind]
 
     @classmethod
     def read(cls, text: str) -> Drift:
@@ -135,7 +133,7 @@ class Drift:
 
 def with_sides(drift: Drift, *, grouped: bool) -> Drift:
     """Return a drift with the sides that its kind compares. `grouped` if its rule publishes from groups of the ledger."""
-    if drift.kind in ("error", "rebuilding", "occupied", LEFT_OVER):
+    if drift.kind in ("error", "occupied", LEFT_OVER):
         return drift
     if (
         drift.kind == "copy extra"

@@ -12,15 +12,13 @@ from dataclasses import replace
 from functools import partial
 
 from projections.engine.application import ApplicationItems
-from projections.engine.changes import without_stamps
 from projections.engine.copies import copies_of
 from projections.engine.embed_lists import references_of
 from projections.engine.embeds import Embedder, Fence, reference_of
-from projections.engine.goals import goal_of
-from projections.engine.groups import Generations, Group, read_groups, read_members
+from projections.engine.groups import Group, read_groups, read_members
 from projections.engine.guards import Guard
 from projections.engine.indexes import index_attributes
-from projections.engine.ledger_items import Entry, entry_key, fence_key
+from projections.engine.ledger_items import Entry, Target, entry_key, fence_key
 from projections.engine.rejections import Failures
 from projections.engine.store import Image, ItemKey, Store, Value
 from projections.language.contribution import Contributions
@@ -45,7 +43,6 @@ from projections.operations.verify.verify_scope import (
     INDEX,
     ITEM,
     LEFT,
-    REBUILD,
     SOURCE,
     TARGET,
     Scope,
@@ -72,7 +69,6 @@ class Examiner:
             INDEX: self._indexes,
             CHILD: self._children,
             TARGET: self._targets,
-            REBUILD: self._rebuilds,
             ITEM: self._failing,
             LEFT: self._left_over,
         }
@@ -113,7 +109,7 @@ class Examiner:
             try:
                 if image is not None:
                     roles(self._scope, key, image)
-                    self._program.contributions(recognise(self._program, key, image))
+                    self._program.evaluate(key, image)
             except Exception as error:
                 findings[subject] = _error_finding(subject, error, image)
         return findings
@@ -139,11 +135,11 @@ class Examiner:
 
     def _source(self, source: str, entry: Entry | None, key: ItemKey, image: Image | None) -> Finding:
         held = entry.contributions if entry is not None else {}
-        goal = contributions_goal(self._scope, entry, recognise(self._program, key, image), gone=image is None)
+        goal = contributions_goal(self._scope, entry, key, image)
         drifts: list[Drift] = []
         for rule in sorted(self._scope.recorded & (held.keys() | goal.keys())):
             plainly = partial(showing.contribution, self._program.rules[rule])
-            olds, news = without_stamps(held.get(rule, {})), without_stamps(goal.get(rule, {}))
+            olds, news = held.get(rule, {}), goal.get(rule, {})
             for target in sorted(olds.keys() | news.keys()):
                 old, new = olds.get(target) or None, news.get(target) or None
                 if old != new:
@@ -163,7 +159,9 @@ class Examiner:
             drifts: list[Drift] = []
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
-                common = Drift(rule.kind, rule.name, subject.key, source=subject.key, shadow=self._scope.shadow(rule))
+                common = Drift(
+                    rule.kind, rule.name, subject.key, source=subject.key, unpublished=self._scope.is_unpublished(rule)
+                )
                 drifts += wrong_values(common, item.image, index_attributes(rule, item)[0])
             findings[subject] = finding(drifts, image)
         return findings
@@ -193,17 +191,19 @@ class Examiner:
         return findings
 
     def _copy(self, rule: CopyRule, target: str, item: Image | None, made: tuple[str, Image] | None) -> Finding:
-        shadow, name, key = self._scope.shadow(rule), self._program.guard(rule.name), decode_key(target)
+        unpublished, name, key = self._scope.is_unpublished(rule), self._program.guard(rule.name), decode_key(target)
         guard = self._guards.read(rule.name, key, item)
         held = item.get(name) if item is not None else None
-        common = Drift("", rule.name, target, at=guard.at or None if guard is not None else None, shadow=shadow)
+        common = Drift(
+            "", rule.name, target, at=guard.at or None if guard is not None else None, unpublished=unpublished
+        )
         drifts: list[Drift] = []
         names = rule.owned(item) if guard is None else self._guards.owned_attributes(rule, key, item)
         may_write = item is not None and self._items.may_write(rule, rule.into, key, item)
         if made is None:
-            if item is not None and guard is not None and guard.by and guard.n != 0 and not shadow and may_write:
+            if item is not None and guard is not None and guard.by and guard.n != 0 and not unpublished and may_write:
                 drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]
-            elif item is not None and guard is None and not shadow and self._items.is_created(key, item):
+            elif item is not None and guard is None and not unpublished and self._items.is_created(key, item):
                 drifts = [replace(common, kind=LEFT_OVER, actual=showing.item(item, names))]
         elif item is not None and not may_write:
             drifts = [occupied_drift(replace(common, source=made[0]), item)]
@@ -213,7 +213,7 @@ class Examiner:
             source, wanted = made
             common = replace(common, kind="copy stale", source=source)
             drifts = wrong_values(common, item, {name: wanted.get(name) for name in sorted(names | wanted.keys())})
-            if not drifts and not shadow and (guard is None or guard.by != source):
+            if not drifts and not unpublished and (guard is None or guard.by != source):
                 actual = showing.guard(held, guard, "by")
                 drifts = [replace(common, kind="guard", attribute=name, actual=actual, expected={"by": source})]
         drifts = self._scope.with_ledger(rule, key, item, drifts)
@@ -223,29 +223,31 @@ class Examiner:
 
     def _targets(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
         items = self._read(subjects)
-        generations = Generations()
-        groups = read_groups(self._store, [(subject.rule, subject.key) for subject in subjects], generations)
+        groups = self._read_groups([(subject.rule, subject.key) for subject in subjects])
         findings = {}
         for subject, key, item in items:
             rule, group = self._scope.rule(subject.rule), groups[subject.rule, subject.key]
             assert rule is not None
             known = recognise(self._program, key, item)
-            # recorded by another version of the rule, for another entity; or not an item that the rule writes to
-            if not rule.into.at(key) or not (rule.creates or (known is not None and known.entity is rule.into)):
+            if not (
+                rule.creates or (known is not None and known.entity is rule.into)
+            ):  # not an item that the rule writes to
                 findings[subject] = Finding()
                 continue
-            members = read_members(self._store, rule, subject.key, group)
+            members = read_members(self._store, rule, subject.key)
             guard = self._guards.read(rule.name, key, item)
             if item is not None and not self._items.may_write(rule, rule.into, key, item):
                 drifts = []
-                if group.totals.n and not group.withheld:
-                    common = Drift("", rule.name, subject.key, shadow=self._scope.shadow(rule))
+                if group.totals.n and not group.damaged:
+                    common = Drift("", rule.name, subject.key, unpublished=self._scope.is_unpublished(rule))
                     drifts = [occupied_drift(common, item)]
             else:
                 drifts = differences(self._scope, rule, key, item, group, members)
-                empty = item is not None and rule.creates and group.totals.n == 0 and not self._scope.shadow(rule)
+                empty = (
+                    item is not None and rule.creates and group.totals.n == 0 and not self._scope.is_unpublished(rule)
+                )
                 if item is not None and empty and (drifts or self._scope.empty(rule.into.name, key, item)):
-                    drifts += self._unwanted_item(rule, key, item, generations)
+                    drifts += self._unwanted_item(rule, key, item)
             held = item.get(self._program.guard(rule.name)) if item is not None else None
             findings[subject] = finding(drifts, item, held, group.at)
             at = guard.at if guard is not None else ""
@@ -253,7 +255,7 @@ class Examiner:
                 findings[subject] = replace(findings[subject], reached=at, known=group.at)
         return findings
 
-    def _unwanted_item(self, rule: LedgerRule, key: ItemKey, item: Image, generations: Generations) -> list[Drift]:
+    def _unwanted_item(self, rule: LedgerRule, key: ItemKey, item: Image) -> list[Drift]:
         """Return a drift for an item that rules created, to which no rule contributes, and which has nothing else."""
         target, rules = encode_key(key), self._scope.all_live_into(rule.into.name)
         if rules is None or self._items.foreign(rule.into, key, item):
@@ -262,22 +264,16 @@ class Examiner:
             return []
         if rule.claimed:
             rules = (rule,)
-        groups = read_groups(self._store, [(maker.name, target) for maker in rules], generations)
-        if any(group.totals.n or group.withheld for group in groups.values()):
+        groups = self._read_groups([(maker.name, target) for maker in rules])
+        if any(group.totals.n or group.damaged for group in groups.values()):
             return []
         names = rule.owned(item)
         guard = self._guards.read(rule.name, key, item)
         source, at = (guard.by or None, guard.at or None) if guard is not None else (None, None)
         return [Drift("target extra", rule.name, target, None, showing.item(item, names), None, source, at)]
 
-    def _rebuilds(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        groups = read_groups(self._store, [(subject.rule, subject.key) for subject in subjects], Generations())
-        findings = {}
-        for subject in subjects:
-            group = groups[subject.rule, subject.key]
-            drift = Drift("rebuilding", subject.rule, subject.key, at=group.at)
-            findings[subject] = finding([drift] if group.rebuilding else [], None, group.at)
-        return findings
+    def _read_groups(self, targets: Sequence[Target]) -> Mapping[Target, Group]:
+        return read_groups(self._store, targets, self._scope.promotion)
 
     # Children
 
@@ -310,14 +306,14 @@ class Examiner:
 
     def _list_finding(self, rule: ListEmbedRule, child: Item) -> Finding:
         """Examine a child of several parents, and its links: a parent that has none would not push to it."""
-        name, shadow = self._program.guard(rule.name), self._scope.shadow(rule)
+        name, unpublished = self._program.guard(rule.name), self._scope.is_unpublished(rule)
         references = references_of(rule, child)[0]
         parents = self._store.get_many([parent.key for parent in references or () if parent.key is not None])
         lists = self._embedder.lists
         wanted = lists.wanted_attributes(rule, child, references, parents, "")
-        common = Drift("embed", rule.name, encode_key(child.key), shadow=shadow)
+        common = Drift("embed", rule.name, encode_key(child.key), unpublished=unpublished)
         drifts = wrong_values(common, child.image, {rule.list_name: wanted.values[rule.list_name]})
-        if not shadow and not self._scope.offline:
+        if not unpublished and not self._scope.offline:
             guard = self._guards.read(rule.name, child.key, child.image)
             if not drifts and (guard is None) != (references is None):
                 actual = showing.guard(child.image.get(name), guard, "at")
@@ -333,20 +329,20 @@ class Examiner:
     def _child(
         self, rule: EmbedRule, child: Item, parent: ItemKey | None, fence: Fence, image: Image | None
     ) -> Finding:
-        name, shadow = self._program.guard(rule.name), self._scope.shadow(rule)
+        name, unpublished = self._program.guard(rule.name), self._scope.is_unpublished(rule)
         guard, by = (
             self._guards.read(rule.name, child.key, child.image),
             encode_key(parent) if parent is not None else None,
         )
         held, at = child.image.get(name), guard.at if guard is not None else ""
         own = guard is not None and guard.by == by
-        if shadow and image is None and parent is not None and rule.on_delete == "keep":
+        if unpublished and image is None and parent is not None and rule.on_delete == "keep":
             return Finding()
         wanted = self._embedder.wanted_attributes(rule, child, parent, fence, image)
-        common = Drift("embed", rule.name, encode_key(child.key), at=at or None, source=by, shadow=shadow)
+        common = Drift("embed", rule.name, encode_key(child.key), at=at or None, source=by, unpublished=unpublished)
         drifts = wrong_values(common, child.image, {each: wanted[each] for each in rule.owned() if each in wanted})
         late = bool(drifts) and own and at < fence.version
-        if not shadow:
+        if not unpublished:
             common = replace(common, kind="guard", attribute=name)
             if by is None:
                 if held is not None and not drifts:
@@ -360,14 +356,15 @@ class Examiner:
         return replace(result, reached=at, known=fence.version, push=f"{rule.name}|{by}") if late else result
 
 
-def contributions_goal(scope: Scope, entry: Entry | None, item: Item | None, *, gone: bool) -> Contributions:
-    """Return the contributions that the entry of a source item should have.
-
-    `gone` if the item does not exist; `item` is also None if it is of no entity.
-    """
-    held = entry.contributions if entry is not None else {}
-    evaluated = scope.program.contributions(item)
-    return goal_of(scope.program, held, evaluated.contributions, gone)
+def contributions_goal(scope: Scope, entry: Entry | None, key: ItemKey, image: Image | None) -> Contributions:
+    """Return the contributions that the entry of a source item should have."""
+    goal = dict(scope.program.evaluate(key, image).contributions)
+    if image is None and entry is not None:  # it may have expired, and the record of that is still to come, or was lost
+        rules = scope.program.rules
+        goal |= {
+            name: held for name, held in entry.contributions.items() if name in rules and rules[name].expired == "keep"
+        }
+    return goal
 
 
 def _error_finding(subject: Subject, error: Exception, image: Image | None = None) -> Finding:
@@ -404,13 +401,13 @@ def differences(
 
     An item that should not exist is not reported here, because that depends on the groups of other rules, too.
     """
-    if group.withheld:
+    if group.damaged:
         return []
-    shadow, makes, n = scope.shadow(rule), rule.creates, group.totals.n
+    unpublished, makes, n = scope.is_unpublished(rule), rule.creates, group.totals.n
     values = rule.published(group.totals, members)
     guard, target = scope.guards.read(rule.name, key, item), encode_key(key)
     at = guard.at or None if guard is not None else None
-    common = Drift("", rule.name, target, at=at, source=_source(rule, members), shadow=shadow)
+    common = Drift("", rule.name, target, at=at, source=_source(rule, members), unpublished=unpublished)
     if makes and n == 0 and item is None:
         return []
     unclaimed = rule.claimed and rule.claimant(members) is None
@@ -425,7 +422,7 @@ def differences(
         values = {**{name: None for name in owned if name not in values}, **values}
     values = {**rule.created_with, **values}
     drifts = wrong_values(replace(common, kind="value"), item, values)
-    if not shadow:
+    if not unpublished:
         common = replace(common, kind="guard", attribute=scope.program.guard(rule.name))
         drifts += _guard(rule, common, item, guard, group, members, bool(drifts))
     return scope.with_ledger(rule, key, item, drifts)

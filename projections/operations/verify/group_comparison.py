@@ -22,11 +22,10 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from projections.engine.changes import GENERATION, SETTLED, WIDE
-from projections.engine.groups import Generations, Group, read_groups
+from projections.engine.changes import WIDE, combine
+from projections.engine.groups import Group, read_groups
 from projections.engine.ledger_items import (
     COUNT,
-    KEPT,
     LEDGER,
     Target,
     group_key,
@@ -72,13 +71,10 @@ class Groups:
         self._candidates = candidates
         self._scanner = scanner
         self._accounts = array("q")
-        self._generations = array("q")
-        scratch.run(
-            "CREATE TABLE compared (account INTEGER PRIMARY KEY, rule TEXT, target TEXT, generation INTEGER, at TEXT)"
-        )
+        scratch.run("CREATE TABLE compared (account INTEGER PRIMARY KEY, rule TEXT, target TEXT, at TEXT)")
         scratch.run("CREATE TABLE amount (account INTEGER, slot TEXT, amount TEXT)")
         scratch.run("CREATE TABLE member (account INTEGER, sort TEXT, side INTEGER, content TEXT)")
-        scratch.run("CREATE TABLE counter (account INTEGER, slot TEXT, live INTEGER, kept INTEGER)")
+        scratch.run("CREATE TABLE counter (account INTEGER, slot TEXT, number INTEGER)")
         self._sources = False
 
     def add(self, targets: Iterable[Target]) -> None:
@@ -94,9 +90,9 @@ class Groups:
         for image in images:
             partition = image["pk"]["S"]
             kind = partition[:2]
-            if kind == "E|" and (text := image["contributions"]["S"]) != "{}":
-                targets |= {(rule, target): None for rule, of in json.loads(text).items() for target in of}
-            elif kind == "G|" and "order" not in image:
+            if kind == "E|":
+                targets |= {(rule, target): None for rule, of in contributions_in(image).items() for target in of}
+            elif kind == "G|":
                 targets[group_of(image)] = None
             elif kind == "M|":
                 members[partition] = None
@@ -133,17 +129,14 @@ class Groups:
         `done` is called for each with its row and the group as it is after the scan. It returns whether no other round is
         needed for the group.
         """
-        self._accounts, self._generations = array("q"), array("q")
+        self._accounts = array("q")
         query = "SELECT account, rule, target FROM compared WHERE at IS NULL ORDER BY account LIMIT ?"
         for rows in slices(self._scratch.rows(query, (_MOST,)), _AT_ONCE):
             groups = _read(store, rows)
-            for account, rule, target in rows:
-                group = groups[rule, target]
-                self._accounts.append(account)
-                self._generations.append(group.generation)
+            self._accounts.extend(account for account, _, _ in rows)
             self._scratch.fill(
-                "UPDATE compared SET generation = ?, at = ? WHERE account = ?",
-                [(groups[rule, target].generation, groups[rule, target].at, account) for account, rule, target in rows],
+                "UPDATE compared SET at = ? WHERE account = ?",
+                [(groups[rule, target].at, account) for account, rule, target in rows],
             )
         if not self._accounts:
             return False
@@ -185,7 +178,7 @@ class Groups:
                     _sum(amounts, account_of(members_key(rule, target)), contributed)
                     for member in contributed.get("+", ()):
                         payload = evaluated.payloads.get((rule, target, member))
-                        members.append(_member(member_key(rule, target, 0, member, source), member, source, payload))
+                        members.append(_member(member_key(rule, target, member, source), member, source, payload))
         self.add(added)
         self._keep(amounts)
         return members
@@ -195,14 +188,14 @@ class Groups:
         self._index()
         for account, rule, target in self._scratch.rows("SELECT account, rule, target FROM compared"):
             sums = self._sums(account)
-            _count_values(sums, {})
+            _count_values(sums)
             key = group_key(rule, target)
             amounts = {slot: {"N": number_text(amount)} for slot, amount in sums.items() if not slot.startswith("%|")}
             yield {**LEDGER_SCHEMA.wire(key), **whole_key(key, target), "version": {"N": "1"}, **amounts}
             for slot, number in sums.items():
                 if slot.startswith("%|") and number > 0:
                     value = slot.removeprefix("%|")
-                    counter = LEDGER_SCHEMA.wire(counter_key((rule, target), 0, value))
+                    counter = LEDGER_SCHEMA.wire(counter_key((rule, target), value))
                     order = value.partition("|")[2]
                     yield {**counter, "o": {"S": order}, "v": decode_order(order), COUNT: {"N": number_text(number)}}
         self._clear()
@@ -210,22 +203,21 @@ class Groups:
 
     # The ledger
 
-    def _place(self, account: int) -> int | None:
+    def _is_compared(self, account: int) -> bool:
         place = bisect_left(self._accounts, account)
-        return place if place < len(self._accounts) and self._accounts[place] == account else None
+        return place < len(self._accounts) and self._accounts[place] == account
 
     def _page(self, images: Sequence[Image]) -> None:
         amounts: dict[tuple[int, str], Decimal] = {}
         members: list[tuple[int, str, int, str]] = []
-        counters: list[tuple[int, str, int | None, int | None]] = []
+        counters: list[tuple[int, str, int | None]] = []
         for image in images:
             kind = image["pk"]["S"][:2]
-            if kind == "E|" and (text := image["contributions"]["S"]) != "{}":
-                self._entry(source_of(image), json.loads(text), amounts, members)
-            elif kind == "M|" and (place := self._place(account := account_of(image["pk"]["S"]))) is not None:
+            if kind == "E|":
+                self._entry(source_of(image), contributions_in(image), amounts, members)
+            elif kind == "M|" and self._is_compared(account := account_of(image["pk"]["S"])):
                 if COUNT in image:
-                    if int(image["sk"]["S"][:4]) == self._generations[place]:
-                        counters.append(_counter_row(account, image))
+                    counters.append(_counter_row(account, image))
                     continue
                 payload = payload_digest(image["a"]["M"]) if "a" in image else ""
                 order = image["o"]["S"] if "o" in image else ""
@@ -233,7 +225,7 @@ class Groups:
                 members.append((account, image["sk"]["S"], -1, _content(image["s"]["S"], value, order)))
         self._keep(amounts)
         if counters:
-            self._scratch.fill("INSERT INTO counter VALUES (?, ?, ?, ?)", counters)
+            self._scratch.fill("INSERT INTO counter VALUES (?, ?, ?)", counters)
         if members:
             self._scratch.fill("INSERT INTO member VALUES (?, ?, ?, ?)", members)
 
@@ -252,28 +244,25 @@ class Groups:
         for rule in contributions.keys() & self._scope.grouped:
             for target, contributed in contributions[rule].items():
                 account = account_of(members_key(rule, target))
-                place = self._place(account)
-                if place is None:
+                if not self._is_compared(account):
                     continue
                 _sum(amounts, account, contributed)
                 for member, payload in contributed.get("+", {}).items():
-                    sort, content = _member_row(rule, target, self._generations[place], member, source, payload)
+                    sort, content = _member_row(rule, target, member, source, payload)
                     members.append((account, sort, 1, content))
 
     # The comparison
 
     def _sides(self, row: _Row, now: Group) -> bool:
         """Return whether a group of the copy has no difference."""
-        return now.rebuilding or not any(self._differences(row, now, None))
+        return not any(self._differences(row, now, None))
 
     def _drifts(self, row: _Row, now: Group) -> bool:
         """Return whether a group of the ledger has not changed since its version was read: then differences are drift."""
         _, rule, target, at = row
-        if now.rebuilding:
-            return True  # reported as `rebuilding`, and not published
         if now.at != at:
             return False
-        corrections = self._corrections(rule, target, now.generation)
+        corrections = self._corrections(rule, target)
         self._candidates.drift(Subject(GROUP, rule, target), list(self._differences(row, now, corrections)))
         return True
 
@@ -284,16 +273,17 @@ class Groups:
         assert known is not None
         sums = self._sums(account)
         counters = self._counters(account)
-        live = {**now.live, **{slot: Decimal(number or 0) for slot, (number, _) in counters.items()}}
+        held_amounts = {"n": Decimal(now.totals.n), **now.totals.amounts}
+        live = {**held_amounts, **{slot: Decimal(number or 0) for slot, number in counters.items()}}
         wanted = corrections.sums(sums) if corrections is not None else None
         for side in (sums, wanted):
             if side is not None:
-                _count_values(side, counters)
+                _count_values(side)
         common = Drift("group", rule, target, at=at)
         for slot in sorted(sums.keys() | live.keys() | now.damaged.keys() | (wanted or {}).keys()):
             summed = showing.number(sums.get(slot, Decimal(0)))
             held = showing.number(live.get(slot, Decimal(0)))
-            if slot in counters and counters[slot][0] is None:
+            if slot in counters and counters[slot] is None:
                 held = showing.DAMAGED
             elif slot in now.damaged:  # not a number
                 held = showing.value(now.damaged[slot])
@@ -309,10 +299,9 @@ class Groups:
             sums[slot] = WIDE.add(sums.get(slot, Decimal(0)), Decimal(amount))
         return sums
 
-    def _counters(self, account: int) -> dict[str, tuple[int | None, int]]:
-        """Return the value counters of a group by slot: what entries contributed, None if damaged, and what has settled."""
-        query = "SELECT slot, live, kept FROM counter WHERE account = ?"
-        return {slot: (live, kept or 0) for slot, live, kept in self._scratch.rows(query, (account,))}
+    def _counters(self, account: int) -> dict[str, int | None]:
+        """Return the value counters of a group by slot, None if damaged."""
+        return dict(self._scratch.rows("SELECT slot, number FROM counter WHERE account = ?", (account,)))
 
     def _members(
         self, account: int, rule: LedgerRule, target: str, at: str, corrections: _Corrections | None
@@ -325,17 +314,17 @@ class Groups:
             held, entered = (json.loads(text) if text is not None else None for text in content)
             kind = "member missing" if held is None else "member extra" if entered is None else "member stale"
             source = json.loads(content[1] or content[0])[0]
-            slot = showing.members(rule, unescape(sort.split("|", 2)[1]))
+            slot = showing.members(rule, unescape(sort.split("|", 1)[0]))
             wanted = [corrections.members.get(sort, entered)] if corrections is not None else []
             sides = [side and side[1] for side in (held, entered, *wanted)]
             if sides[0] == sides[1]:  # of different sources
                 sides = [side and {"source": side[0], "value": side[1]} for side in (held, entered, *wanted)]
-            drift = Drift(kind, rule.name, target, slot, sides[0], None, source, at, raw=f"0000{sort[4:]}")
+            drift = Drift(kind, rule.name, target, slot, sides[0], None, source, at, raw=f"+{sort}")
             yield _with_sides(drift, *sides[1:])
 
     # The source items
 
-    def _corrections(self, rule: str, target: str, generation: int) -> _Corrections | None:
+    def _corrections(self, rule: str, target: str) -> _Corrections | None:
         """Return the corrections of a group's entries; None if they are not known."""
         if not self._sources or rule not in self._scope.recorded:
             return None
@@ -344,7 +333,7 @@ class Groups:
         corrections = _Corrections()
         for kind, drift in self._candidates.about(rule, target):
             if kind == SOURCE:
-                corrections.add(rule, target, generation, drift)
+                corrections.add(rule, target, drift)
         return corrections
 
     def with_source_side(self, drift: Drift) -> Drift:
@@ -359,7 +348,7 @@ class Groups:
         for table in (DRIFTS, EXPLAINED):
             for kind, cause in self._candidates.about(drift.rule, drift.target, table):
                 if kind == SOURCE:
-                    corrections.add(drift.rule, drift.target, 0, cause)
+                    corrections.add(drift.rule, drift.target, cause)
                 elif kind == GROUP:
                     compared[cause.raw] = cause
         entries = corrections.places()
@@ -382,8 +371,8 @@ def _slot_of(rule: LedgerRule | None, attribute: str | None) -> str | None:
 
 def _name_of(place: str) -> str:
     """Return the name of a slot of amounts or counters, or of the slot in the sort key of a member."""
-    if place[0].isdigit():
-        return unescape(place.split("|", 2)[1])
+    if place[0] == "+":
+        return unescape(place[1:].split("|", 1)[0])
     return place if place == "n" else place[1:].removeprefix("|").partition("|")[0]
 
 
@@ -395,19 +384,20 @@ class _Corrections:
         self.members: dict[str, list[Any] | None] = {}
         """By sort key: source, value and order of an expected member; None for a member that should not exist."""
 
-    def add(self, rule: str, target: str, generation: int, drift: Drift) -> None:
+    def add(self, rule: str, target: str, drift: Drift) -> None:
         """Add the drift of one entry."""
         for contributed, sign in zip(drift.raw, (-1, 1), strict=True):
             for slot, amount in _amounts(contributed):
                 change = WIDE.multiply(amount, Decimal(sign))
                 self._amounts[slot] = WIDE.add(self._amounts.get(slot, Decimal(0)), change)
-            for member, payload in contributed.get("+", {}).items() - drift.raw[sign < 0].get("+", {}).items():
-                sort, content = _member_row(rule, target, generation, member, drift.source or "", payload)
+            for member, payload in contributed.get("+", {}).items():
+                sort, content = _member_row(rule, target, member, drift.source or "", payload)
                 self.members[sort] = json.loads(content) if sign > 0 else None
 
     def places(self) -> set[str]:
-        """Return the slots of amounts and the sort keys of members that differ."""
-        return {slot for slot, amount in self._amounts.items() if amount} | self.members.keys()
+        """Return the slots of amounts that differ, and the sort keys of members after a `+`."""
+        members = {f"+{sort}" for sort in self.members}
+        return {slot for slot, amount in self._amounts.items() if amount} | members
 
     def sums(self, amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
         """Return the corrected sums of entries."""
@@ -415,15 +405,20 @@ class _Corrections:
         return {name: WIDE.add(amounts.get(name, Decimal(0)), self._amounts.get(name, Decimal(0))) for name in names}
 
 
-def _counter_row(account: int, image: Image) -> tuple[int, str, int | None, int | None]:
-    order = image["o"]["S"] if "o" in image else image["sk"]["S"].split("|", 2)[2]
-    return account, _counter_slot(f"{slot_in(image)}|{order}"), live_count(image), count_of(image, KEPT)
+def contributions_in(entry: Image) -> Contributions:
+    """Return what a stored entry contributes and keeps: what groups hold of it."""
+    kept: Contributions = json.loads(entry["kept"]["S"]) if "kept" in entry else {}
+    return combine(json.loads(entry["contributions"]["S"]), kept)
 
 
-def _count_values(sums: dict[str, Decimal], counters: Mapping[str, tuple[int | None, int]]) -> None:
-    """Add to sums how many different values they have, with what has settled, by the slot of the group."""
-    present = {slot for slot, amount in sums.items() if slot.startswith("%|") and amount > 0}
-    for slot in present | {slot for slot, (_, kept) in counters.items() if kept}:
+def _counter_row(account: int, image: Image) -> tuple[int, str, int | None]:
+    order = image["o"]["S"] if "o" in image else image["sk"]["S"].split("|", 1)[1]
+    return account, _counter_slot(f"{slot_in(image)}|{order}"), number_in(image)
+
+
+def _count_values(sums: dict[str, Decimal]) -> None:
+    """Add to sums how many different values they have, by the slot of the group."""
+    for slot in [slot for slot, amount in sums.items() if slot.startswith("%|") and amount > 0]:
         name = "%" + slot[2:].partition("|")[0]
         sums[name] = sums.get(name, Decimal(0)) + 1
 
@@ -437,9 +432,9 @@ def _with_sides(drift: Drift, entered: Any, *source: Any) -> Drift:
     return replace(drift, expected=source[0], sides={**sides, SOURCE_SIDE: source[0]}, wrong=wrong)
 
 
-def _member_row(rule: str, target: str, generation: int, member: str, source: str, payload: str) -> tuple[str, str]:
-    """Return the sort key and the content of the member that an entry expects in the open generation."""
-    sort = member_key(rule, target, generation, member, source).sort or ""
+def _member_row(rule: str, target: str, member: str, source: str, payload: str) -> tuple[str, str]:
+    """Return the sort key and the content of the member that an entry expects."""
+    sort = member_key(rule, target, member, source).sort or ""
     order = _order_of(member)
     return sort, _content(source, showing.member(order, payload), order)
 
@@ -466,7 +461,7 @@ def _amounts(contributed: Contributed) -> Iterator[tuple[str, Decimal]]:
     for slot, amount in contributed.items():
         if slot == "%":
             yield from ((_counter_slot(value), Decimal(number)) for value, number in amount.items())
-        elif slot not in ("+", SETTLED, GENERATION):
+        elif slot != "+":
             yield slot, Decimal(amount)
 
 
@@ -479,7 +474,7 @@ def _sum(amounts: dict[tuple[int, str], Decimal], account: int, contributed: Con
 
 def _read(store: Store, rows: Sequence[tuple[Any, ...]]) -> dict[Target, Group]:
     targets = [(row[1], row[2]) for row in rows]
-    return patiently(lambda: read_groups(store, targets, Generations()))
+    return patiently(lambda: read_groups(store, targets))
 
 
 def account_of(text: str) -> int:
@@ -492,11 +487,11 @@ def _counter_slot(value: str) -> str:
     return f"%|{value}"
 
 
-def live_count(counter: Image) -> int | None:
-    """Return how many contributions of entries a value counter holds; None if it is damaged."""
-    held, kept = count_of(counter), count_of(counter, KEPT)
+def number_in(counter: Image) -> int | None:
+    """Return the number in a value counter; None if it is damaged."""
+    number = count_of(counter)
     described = "v" in counter and "o" in counter and has_its_value(counter)
-    return held - kept if held is not None and kept is not None and held > 0 and described else None
+    return number if number is not None and number > 0 and described else None
 
 
 def has_its_value(image: Image) -> bool:

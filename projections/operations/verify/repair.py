@@ -1,60 +1,51 @@
 """Repairs drift with the engine's own refreshes, whose writes are conditional.
 
-Items come first: their contributions, copies, index attributes and the attributes of their parents. Then the groups that
-differ from their entries, or whose rebuild has not ended: all are closed, one scan moves the entries that name them into the
-new generations, and they are opened again. Items whose contributions such a group refused are refreshed once more. Published
-values come last. A repair may be stopped at any point and started again.
-
-A repair writes under leases: it stops when the active rules, or the state of one of them, change.
+First the rules of which a group differs from its entries are recounted: each gets a new version of the same meaning,
+which is filled and promoted. Then items: their contributions, copies, index attributes and the attributes of their
+parents. Published values come last. A repair may be stopped at any point and started again.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from projections.engine import rebuild
 from projections.engine.copier import Copier
 from projections.engine.copies import CopyHeal
-from projections.engine.groups import Generations
-from projections.engine.ledger_items import LEDGER, Target
+from projections.engine.guards import Guards
+from projections.engine.ledger_items import Target
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
-from projections.engine.rejections import GROUP as IN_GROUP
-from projections.engine.rejections import Rejected, internal_reason
-from projections.engine.running import Deadline, Run, at_once, one_by_one, slices
-from projections.engine.store import Image, ItemKey, Store
+from projections.engine.rejections import internal_reason
+from projections.engine.running import Deadline, Reload, Run, at_once, one_by_one, slices
+from projections.engine.store import ItemKey, Store
+from projections.engine.value_counters import ValueCounters
 from projections.errors import InvalidRequest, Misconfigured, Transient, UsageError
-from projections.language.contribution import Contributions
 from projections.language.keys import decode_key
 from projections.language.program import Program
+from projections.language.rules import public_name
+from projections.operations.backfill.backfill_runs import Backfill
+from projections.operations.backfill.runner import Runner, backfill_with_threads
 from projections.operations.dry import Cautious
-from projections.operations.fenced import RESERVED, Fenced, name_of_lease
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, EXPLAINED, Candidates
-from projections.operations.verify.scanning import Scanner, Scratch, patiently
+from projections.operations.verify.scanning import Scratch, patiently
 from projections.operations.verify.verification import PATIENCE, Verification
 from projections.operations.verify.verify_scope import (
     CHILD,
     COPY,
     GROUP,
     INDEX,
-    REBUILD,
     SOURCE,
     TARGET,
     Scope,
     Subject,
-    source_of,
 )
-
-_MOST_GROUPS = 100_000
-"""Groups rebuilt by one scan of the ledger: each takes a few hundred bytes of memory."""
 
 _MOST_EXAMPLES = 20
 _MOST_TRIES = 5
@@ -67,98 +58,79 @@ T = TypeVar("T")
 class Repair:
     """Repairs what a verification found. `store` may withhold deletions (`operations.dry.Cautious`).
 
-    `counts` has the repaired subjects by kind, `rules` the rules with fewer differences than before. `failed` and `rejected`
-    have the first few that could not be repaired, by key, with their reasons. Raises UsageError if these rules are not
-    active, and Replaced if that changes.
+    `packaged` are rules that begin an empty registry. `backfill` recounts rules, with deletions if `allow_delete`.
+    `counts` has the repaired subjects by kind, `rules` the rules with fewer differences than before, `recounted` those
+    that were recounted, `removed` damaged versions that were not published. `failed` and `rejected` have the first few
+    that could not be repaired, by key, with their reasons.
     """
 
     def __init__(
         self,
         scope: Scope,
+        packaged: Program,
         store: Store,
         candidates: Candidates,
+        backfill: Backfill,
         *,
-        threads: int = 4,
+        allow_delete: bool = False,
+        segments: int = 4,
         run: Run[Any] = one_by_one,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
-        named: Callable[[], str] = name_of_lease,
     ) -> None:
-        if scope.snapshot is None or scope.snapshot.program != scope.program.fingerprint:
-            raise UsageError(
-                "these rules are not active: repair with the active rules, or activate these with `projections backfill`"
-            )
+        assert scope.snapshot is not None
         self._scope = scope
-        self._program = scope.program
         self._candidates = candidates
         self._sleep = sleep
         self._clock = clock
         self._chance = chance
-        self._named = named
-        self._scanner = Scanner(store, threads=threads, sleep=sleep)
-        self._generations = Generations()
         self._run = run
-        self._unfenced = store
-        self._enter(scope.snapshot)
+        self._store = store
+        self._backfill = backfill
+        self._begin = partial(backfill.begin, allow_delete=allow_delete, segments=segments, restart=True)
+        self._registry = Registry(packaged, store, filled=False, now=clock)
+        self._values = ValueCounters()
+        self._enter(*self._registry.current())
         self.counts: Counter[str] = Counter()
         self.rules: frozenset[str] = frozenset()
+        self.recounted: list[str] = []
+        self.removed: list[str] = []
         self.failed: dict[str, str] = {}
         self.rejected: dict[str, str] = {}
-        self._refused: list[Rejected] | None = None
-        """Contributions that a group refused, until groups are rebuilt: they are repeated then."""
 
-    def all(self) -> list[Subject]:
-        """Repair everything. Return the groups that were rebuilt, so that they can be compared again."""
-        snapshot = Registry(self._program, self._unfenced).read_or_create()
-        if snapshot.program != self._program.fingerprint:
-            raise UsageError("other rules have become active. Repair with those")
-        self._enter(snapshot)
-        with self._store:
-            return self._all()
-
-    def _enter(self, snapshot: RegistrySnapshot) -> None:
-        """Write from now on only while the registry is as in `snapshot`."""
-        self._store = Fenced(self._unfenced, snapshot, "repair", clock=self._clock, named=self._named)
+    def _enter(self, snapshot: RegistrySnapshot, program: Program) -> None:
+        """Write by this registry from now on."""
+        self._snapshot, self._program = snapshot, program
         self._refresher = partial(
             Refresher,
-            self._program,
+            program,
             self._store,
             snapshot,
-            generations=self._generations,
+            values=self._values,
             run=self._run,
             clock=self._clock,
             chance=self._chance,
-            reserved=RESERVED,
         )
-        self._copier = Copier(self._program, self._store, self._scope.guards)
+        guards = Guards(program, snapshot.identity, snapshot.promotions)
+        self._copier = Copier(program, self._store, guards)
 
-    def _all(self) -> list[Subject]:
-        self._refused = []
+    def all(self) -> None:
+        """Repair everything. Groups first: a damaged one may refuse what an item contributes."""
+        subjects = (subject for table in (DRIFTS, EXPLAINED, BUSY) for subject in self._candidates.subjects(table))
+        groups = {subject for subject in subjects if subject.kind == GROUP}
+        self._recount({group.rule for group in groups})
+        self.counts[GROUP] += len(groups)
         for batch in slices(self._candidates.subjects(DRIFTS), AT_ONCE):
             items = [subject for subject in batch if subject.kind in (SOURCE, COPY, INDEX, CHILD)]
             self.counts.update(subject.kind for subject in items)
             self._refresh([decode_key(subject.key) for subject in items if subject.kind == SOURCE])
             self._copies([subject for subject in items if subject.kind == COPY])
             self._own_values([decode_key(subject.key) for subject in items if subject.kind in (INDEX, CHILD)])
-        tables = ((table, each) for table in (DRIFTS, EXPLAINED, BUSY) for each in self._candidates.subjects(table))
-        wrong = (each for table, each in tables if each.kind == GROUP or (each.kind, table) == (REBUILD, DRIFTS))
-        groups = list(dict.fromkeys(wrong))
-        known = {(group.rule, group.key) for group in groups}
-        abandoned = abandoned_groups(self._scope, self._store)
-        groups += [Subject(REBUILD, *target) for target in abandoned if target not in known]
-        for start in range(0, len(groups), _MOST_GROUPS):
-            self._rebuild([(group.rule, group.key) for group in groups[start : start + _MOST_GROUPS]])
-        self.counts[GROUP] += len(groups)
-        refused, self._refused = self._refused, None
-        for again in slices(refused, AT_ONCE):
-            self._refresh([decode_key(record.key) for record in again if record.key and record.key != record.target])
-            self._publish({(record.rule, record.target) for record in again if record.rule and record.target})
         published = (subject for subject in self._candidates.subjects(DRIFTS) if subject.kind == TARGET)
         for batch in slices(published, AT_ONCE):
             self._publish({(subject.rule, subject.key) for subject in batch})
             self.counts[TARGET] += len(batch)
-        return [subject._replace(kind=GROUP) for subject in groups]
 
     # Items
 
@@ -173,67 +145,66 @@ class Repair:
 
     def _copies(self, subjects: Sequence[Subject]) -> None:
         for subject in subjects:
-            rule = self._program.guarded_copies[subject.rule]
-            heal = CopyHeal(rule, decode_key(subject.key), dict.fromkeys(subject.sources, ""))
-            self._attempt(subject.key, partial(self._copier.heal, heal))
+            self._attempt(subject.key, partial(self._heal_copy, subject))
+
+    def _heal_copy(self, subject: Subject, deadline: Deadline) -> None:
+        rule = self._program.guarded_copies.get(subject.rule)
+        if rule is None:
+            return  # it is removed by now
+        try:
+            self._copier.heal(CopyHeal(rule, decode_key(subject.key), dict.fromkeys(subject.sources, "")), deadline)
+        except Reload as reload:
+            self._read_again(reload)
+            raise Transient(str(reload)) from reload
+
+    def _read_again(self, reload: Reload) -> None:
+        self._registry.overtake(reload)
+        self._enter(*self._registry.current())
 
     # Groups
 
-    def _rebuild(self, targets: Sequence[Target]) -> None:
-        opened: dict[Target, int] = {}
-        for target in targets:
-            self._attempt(target[1], partial(self._close, target, opened))
-        failed = self.counts["failed"]
-        self._scanner.whole([(LEDGER, partial(self._move, opened))])
-        if self.counts["failed"] > failed:
-            return  # the next repair finds groups that are not opened, and ends their rebuild
-        for target, generation in opened.items():
-            self._attempt(target[1], partial(self._each, rebuild.reopen, target, generation))
-        for batch in slices(opened, AT_ONCE):
-            self._publish(set(batch))
-        for target, generation in opened.items():
-            self._attempt(target[1], partial(self._each, rebuild.sweep, target, generation))
-
-    def _close(self, target: Target, opened: dict[Target, int], deadline: Deadline) -> None:
-        opened[target] = rebuild.close(self._store, self._program, target, self._generations, deadline, self._clock)
-
-    def _each(
-        self, step: Callable[[Store, Target, int], None], target: Target, generation: int, deadline: Deadline
-    ) -> None:
-        deadline.check()
-        step(self._store, target, generation)
-
-    def _move(self, opened: Mapping[Target, int], images: Sequence[Image]) -> None:
-        """Refresh the entries on a page that name a group which is being rebuilt."""
-        sources: dict[ItemKey, None] = {}
-        for image in images:
-            if not image["pk"]["S"].startswith("E|"):
-                continue
-            contributions: Contributions = json.loads(image["contributions"]["S"])
-            if any((rule, target) in opened for rule, targets in contributions.items() for target in targets):
-                sources[decode_key(source_of(image))] = None
-        if sources:
-            self._patiently(lambda refresher, deadline: refresher.sources(sources, deadline))
+    def _recount(self, damaged: set[str]) -> None:
+        """Count the rules again of which groups are wrong. Versions of them that are not published are removed."""
+        if not damaged:
+            return
+        active = {version.name: version.rule for version in self._snapshot.active.values()}
+        self.recounted = sorted(active[name] for name in damaged & active.keys())
+        if self.recounted:
+            _, versions = self._registry.recount(self.recounted)
+            backfill = Runner(self._backfill, clock=self._clock, sleep=self._sleep)
+            names = [version.name for version in versions.values()]
+            backfill.work(self._begin(versions=names))
+            self._note(self.failed, backfill.failed)
+            for record in backfill.rejected:
+                if record.fault != "group" or record.rule not in self.recounted:  # the damaged groups refuse to the end
+                    self._note(self.rejected, {record.key or "": record.reason})
+        self.removed = sorted(damaged - active.keys())
+        if self.removed:
+            self._registry.remove(self.removed)
+        self._enter(*self._registry.current())
 
     def _publish(self, targets: set[Target]) -> None:
-        self._patiently(lambda refresher, deadline: refresher.publish(targets, deadline))
+        now = {version.rule: version.name for version in self._snapshot.active.values()}
+        renamed = [(now.get(public_name(rule), rule), target) for rule, target in targets]
+        self._patiently(lambda refresher, deadline: refresher.publish(renamed, deadline))
 
     # Failures
 
     def _patiently(self, work: Callable[[Refresher, Deadline], object]) -> None:
-        """Refresh, and repeat failed refreshes. Record those that still fail."""
+        """Refresh, and repeat failed refreshes, also by the registry as it is meanwhile. Record those that still fail."""
         refresher = self._refresher()
         for _ in range(_MOST_TRIES):
             refresher.failed.clear()
-            work(refresher, Deadline.after(_SECONDS, sleep=self._sleep, chance=self._chance))
+            try:
+                work(refresher, Deadline.after(_SECONDS, sleep=self._sleep, chance=self._chance))
+            except Reload as reload:
+                self._read_again(reload)
+                refresher = self._refresher()
+                refresher.failed[""] = str(reload)
             if not refresher.failed:
                 break
         self._note(self.failed, refresher.failed)
-        for record in refresher.rejected:
-            if self._refused is not None and record.fault == IN_GROUP:
-                self._refused.append(record)
-            else:
-                self._note(self.rejected, {record.key or "": record.reason})
+        self._note(self.rejected, {record.key or "": record.reason for record in refresher.rejected})
 
     def _attempt(self, key: str, work: Callable[[Deadline], object]) -> None:
         deadline = Deadline.after(_SECONDS, sleep=self._sleep, chance=self._chance)
@@ -254,13 +225,8 @@ class Repair:
                 where[key] = reason
 
 
-def abandoned_groups(scope: Scope, store: Store) -> list[Target]:
-    """Return the groups of a scope's rules whose rebuild was started and has not ended."""
-    return [note.target for note in rebuild.notes(store) if note.target[0] in scope.grouped]
-
-
 def _by_rule(verification: Verification) -> Counter[str]:
-    return Counter(drift.rule for drift in verification.drifts())
+    return Counter(public_name(drift.rule) for drift in verification.drifts())
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +243,7 @@ class Verified:
 
 @contextmanager
 def verify_and_repair(
-    program: Program,
+    packaged: Program,
     store: Store,
     *,
     ledger: bool = True,
@@ -289,7 +255,7 @@ def verify_and_repair(
     segments: int = 4,
     report: Callable[[str, int], None] = lambda what, items: None,
 ) -> Iterator[Verified]:
-    """Verify, then repair if asked to, and verify again what differed.
+    """Verify, then repair if asked to, and verify again: what differed, or everything if there are other versions now.
 
     The findings are in a temporary file until the context ends. `ledger` is whether there is one, `sample` the share of the
     tables to read. `report` is called as by `Verification`. Raises UsageError for a repair of a sample, and if there is
@@ -297,15 +263,23 @@ def verify_and_repair(
     """
     if repair and sample is not None:
         raise UsageError("--repair reads everything: omit --sample")
-    scope = Scope(program, Registry(program, store).read() if ledger else None, only)
+    registry = Registry(packaged, store, filled=False)
+
+    def scope_now() -> Scope:
+        stored = registry.read() if ledger else None
+        snapshot = registry.readable(stored) if stored is not None else None
+        return Scope(registry.program(snapshot) if snapshot is not None else packaged, snapshot, only)
+
+    scope = scope_now()
     if repair and scope.offline:
         raise UsageError(
             "no active rules, so there is nothing to repair. If the rules are deployed, pass --ledger NAME or --stack NAME. "
-            "Otherwise deploy them, or run `projections backfill`"
+            "Otherwise deploy them, and run `projections apply`"
         )
     run = at_once(3 * segments)
-    with Scratch() as scratch:
-        verification = Verification(scope, store, scratch, threads=segments, patience=patience, run=run, report=report)
+    verify = partial(Verification, threads=segments, patience=patience, run=run, report=report)
+    with Scratch() as scratch, ExitStack() as stack:
+        verification = verify(scope, store, scratch)
         if sample is None:
             verification.all()
         else:
@@ -314,14 +288,24 @@ def verify_and_repair(
             _leave_out_followers(verification)
         number, cautious = verification.candidates.count(), Cautious(store, deletes=allow_delete)
         done: Repair | None = None
-        if repair and (number or any(True for _ in verification.busy()) or abandoned_groups(scope, store)):
+        if repair and (number or any(True for _ in verification.busy())):
             report("repairing", 0)
-            done = Repair(scope, cautious, verification.candidates, threads=segments, run=run)
+            backfill = backfill_with_threads(packaged, store, segments=segments)
+            candidates = verification.candidates
+            done = Repair(
+                scope, packaged, cautious, candidates, backfill, allow_delete=allow_delete, segments=segments, run=run
+            )
             before = _by_rule(verification)
-            groups = done.all()
-            verification.candidates.reset()
-            verification.add_groups(groups)
-            verification.examine()
+            done.all()
+            after = scope_now()
+            if (
+                after.snapshot != scope.snapshot
+            ):  # there are other versions now, for example of rules that were recounted
+                verification = verify(after, store, stack.enter_context(Scratch()))
+                verification.all()
+            else:
+                verification.candidates.reset()
+                verification.examine()
             done.rules = frozenset((before - _by_rule(verification)).keys())
         yield Verified(verification, number, done, list(cautious.examples))
 

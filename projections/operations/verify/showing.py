@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
-from projections.engine.changes import GENERATION, SETTLED
 from projections.engine.guards import Guard
 from projections.engine.store import Value
 from projections.language.contribution import Contributed
@@ -93,6 +92,6 @@ def contribution(rule: Rule | None, contribution: Contributed | None) -> dict[st
         elif slot == "%":
             for text, times in sorted(amount.items()):
                 measures[measure(rule, f"%|{text}")] = times
-        elif slot not in (SETTLED, GENERATION):
+        else:
             measures[measure(rule, slot)] = number(Decimal(amount))
     return measures

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -100,10 +101,6 @@ class Verification:
             self.candidates.change(TARGET, self._groups.with_source_side)
             self.candidates.change(COPY, with_all_sources)
 
-    def add_groups(self, subjects: Sequence[Subject]) -> None:
-        """Add groups, which the next `examine` compares with their entries."""
-        self._groups.add((subject.rule, subject.key) for subject in subjects)
-
     def sample(self, share: float, chance: random.Random | None = None) -> None:
         """Verify a random share of the items and of the ledger (0 to 1).
 
@@ -124,16 +121,19 @@ class Verification:
         self.candidates.resolve()
 
     def drifts(self) -> Iterator[Drift]:
-        """Yield all drift, rule by rule."""
-        return self.candidates.drifts(DRIFTS)
+        """Yield all drift, rule by rule, each named as by `Scope.shown`."""
+        return self._shown_drifts(DRIFTS)
 
     def left_over(self) -> Iterator[Drift]:
         """Yield values that rules wrote and no longer correct. They are not drift, because the application may use them."""
-        return self.candidates.drifts(LEFT)
+        return self._shown_drifts(LEFT)
 
     def busy(self) -> Iterator[Drift]:
         """Yield the differences of subjects that kept changing, so that they have no verdict."""
-        return self.candidates.drifts(BUSY)
+        return self._shown_drifts(BUSY)
+
+    def _shown_drifts(self, table: str) -> Iterator[Drift]:
+        return (replace(drift, rule=self.scope.shown_name(drift.rule)) for drift in self.candidates.drifts(table))
 
     def _examine_page(self, table: str, images: Sequence[Image]) -> None:
         subjects = of_ledger(self.scope, images) if table == LEDGER else of_items(self.scope, table, images)
@@ -180,7 +180,7 @@ class Verification:
         for image in images:
             key = program.tables[table].key(table, image)
             try:
-                sources.append((encode_key(key), program.contributions(program.recognise(key, image))))
+                sources.append((encode_key(key), program.evaluate(key, image)))
             except Exception:
                 self.candidates.add([Subject(ITEM, "", encode_key(key))])
         self._copied.keep(LEDGER, self._groups.contribute(sources))

@@ -10,29 +10,26 @@ from typing import NamedTuple
 from projections.engine.application import ApplicationItems
 from projections.engine.copies import copies_of
 from projections.engine.guards import Guards
-from projections.engine.ledger_items import CLOSED, REBUILDING
-from projections.engine.registry import FILLING, LIVE, SHADOW, RegistrySnapshot
+from projections.engine.registry import RegistrySnapshot
 from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
 from projections.language.entity import Item
 from projections.language.keys import encode_key, is_range
 from projections.language.program import Program, grouped
-from projections.language.rules import LedgerRule, Rule
+from projections.language.rules import LedgerRule, Rule, public_name
 from projections.operations.verify import showing
 from projections.operations.verify.drift import LEFT_OVER, Drift, with_sides
 
-DISABLED = "disabled"
-"""The state of a rule with `enabled: false`, in place of `shadow`."""
-
 
 class Scope:
-    """The rules to verify: those that are named, or all.
+    """The rules to verify: those that are named, or all. A name is that of a rule, or of a version.
 
-    `snapshot` is the registry, None if there is none yet: then no rule has written anything, the tables are compared with
-    what the rules would write, and `offline` is true.
+    `snapshot` is the registry, and `program` has its versions (`Registry.program`); None if there is none yet: then no rule
+    has written anything, the tables are compared with what the rules would write, and `offline` is true.
 
-    For a filling rule, only groups are compared with entries: its backfill projects the items that it has not read yet. For
-    a disabled rule the ledger is compared, and not what the rule wrote, which stays as it was.
+    Of a filling version, only groups are compared with entries: its fill adds the items that it has not read yet. Of any
+    other version, what it records is compared with the items. Values on items are those of the published version; where a
+    rule has none, those of its complete version, since the application may maintain them.
     """
 
     def __init__(self, program: Program, snapshot: RegistrySnapshot | None, names: Iterable[str] = ()) -> None:
@@ -41,23 +38,27 @@ class Scope:
         self.offline = snapshot is None
         self.guards = Guards(program, snapshot.identity if snapshot is not None else None)
         chosen = set(names)
-        for name in sorted(chosen - program.rules.keys()):
-            raise UsageError(f'unknown rule "{name}"; the rules are {", ".join(program.rules)}')
-        rules = [rule for rule in program.rules.values() if not chosen or rule.name in chosen]
+        known = {public_name(name) for name in program.rules}
+        for name in sorted(chosen - known - program.rules.keys()):
+            raise UsageError(f'unknown rule "{name}"; the rules are {", ".join(sorted(known))}')
+        rules = [
+            r for r in program.rules.values() if not chosen or not chosen.isdisjoint((r.name, public_name(r.name)))
+        ]
         self.states: dict[str, str] = {rule.name: self._state(rule) for rule in rules}
-        """By name: `live`, `shadow`, `disabled` or `filling`."""
-        seen = {rule.name for rule in rules if self.states[rule.name] != FILLING}
-        idle = {name for name in seen if self.states[name] == DISABLED}
+        """By name: `active`, `standby`, `ready` or `filling`."""
+        seen = {rule.name for rule in rules if self.states[rule.name] != "filling"}
         recorded = [rule for name, rule in program.recorded.items() if name in self.states]
         self.grouped = frozenset(rule.name for rule in recorded) if not self.offline else frozenset[str]()
         """The rules whose groups are compared with entries."""
-        kept = [rule for rule in recorded if rule.name in (seen - idle if self.offline else seen)]
+        kept = [rule for rule in recorded if rule.name in seen]
         self.recorded = frozenset(rule.name for rule in kept)
         """The rules whose contributions are compared with items."""
         self.recorded_from = frozenset(source.name for rule in kept for source in rule.sources)
         """The source entities of these rules."""
-        seen -= idle
-        publishing = [rule for rule in recorded if rule.name in seen]
+        self.stale = sorted(snapshot.stale) if snapshot is not None else []
+        """The versions that are not compared, because this package, or that of a function, cannot read them."""
+        shown = {*snapshot.active, *map(public_name, self.stale)} if snapshot is not None else set[str]()
+        publishing = [rule for rule in kept if not rule.held or public_name(rule.name) not in shown]
         self.published = frozenset(rule.name for rule in publishing)
         """The rules whose groups are compared with targets, if they write to any."""
         self.published_into = grouped((rule for rule in publishing if rule.writes_items), lambda rule: rule.into.name)
@@ -84,23 +85,27 @@ class Scope:
         """Whether the ledger has to be read."""
 
     def _state(self, rule: Rule) -> str:
-        if self.program.disabled(rule.name):
-            return DISABLED
-        if self.snapshot is not None:
-            return self.snapshot.state(rule)
-        return SHADOW
+        return (self.snapshot.state(rule) or "ready") if self.snapshot is not None else "ready"
+
+    def shown_name(self, rule: str) -> str:
+        """Return the name of a rule as people read it: with its version only where that is not the published one."""
+        return public_name(rule) if self.states.get(rule, "active") == "active" else rule
+
+    def promotion(self, rule: str) -> int:
+        """Return the epoch of the last promotion of a version; 0 without a registry."""
+        return self.snapshot.promotion(rule) if self.snapshot is not None else 0
 
     def publishes(self, rule: Rule) -> bool:
         """Return whether a rule writes to its targets now."""
         return self.snapshot is not None and self.snapshot.publishes(rule)
 
-    def shadow(self, rule: Rule) -> bool:
+    def is_unpublished(self, rule: Rule) -> bool:
         """Return whether the rule writes nothing, so that its items have no guards."""
-        return self.states[rule.name] in (SHADOW, DISABLED)
+        return not self.publishes(rule)
 
     def writes(self, rule: Rule) -> bool:
         """Return whether a rule is verified here, and publishes."""
-        return self.states.get(rule.name) == LIVE
+        return self.states.get(rule.name) == "active"
 
     def empty(self, entity: str, key: ItemKey, image: Image) -> bool:
         """Return whether all guards on an item of an entity that rules create record 0 contributions."""
@@ -123,32 +128,18 @@ class Scope:
 
     @property
     def filling(self) -> list[str]:
-        """The rules of which only groups are compared, because their backfill is not complete."""
-        return [name for name in self._unfilled if name not in self.undeployed]
-
-    @property
-    def undeployed(self) -> list[str]:
-        """The rules of which only groups are compared, because they are not active: another version may be."""
-        active = self.snapshot.active if self.snapshot is not None else {}
-        return [
-            name
-            for name in self._unfilled
-            if name not in active or active[name].fingerprint != self.program.rules[name].fingerprint
-        ]
-
-    @property
-    def _unfilled(self) -> list[str]:
-        return [name for name, state in self.states.items() if state == FILLING]
+        """The versions of which only groups are compared, because their fill is not complete."""
+        return [name for name, state in self.states.items() if state == "filling"]
 
     @property
     def keeping(self) -> list[str]:
-        """The rules that keep the amounts of expired items, which no entry has."""
-        return [name for name in sorted(self.grouped) if self.program.rules[name].expired == "keep"]
+        """The rules that keep what expired items contributed, which no source item shows."""
+        return sorted({public_name(name) for name in self.grouped if self.program.rules[name].expired == "keep"})
 
     def all_live_into(self, entity: str) -> tuple[LedgerRule, ...] | None:
         """Return all rules that publish into an entity from groups, verified here or not; None if not all of them do now."""
         rules = self.program.ledger_rules_into.get(entity, ())
-        if self.snapshot is None or any(self.snapshot.state(rule) != LIVE for rule in rules):
+        if self.snapshot is None or any(not self.snapshot.publishes(rule) for rule in rules):
             return None
         return rules
 
@@ -169,8 +160,7 @@ CHILD = "child"
 """An item and the attributes of its parents."""
 TARGET = "target"
 """An item that a rule publishes to, and its group."""
-REBUILD = "rebuild"
-"""A group that is being rebuilt."""
+
 LEFT = "left"
 """An item of another kind than its rules write to, and the values that they left on it."""
 GROUP = "group"
@@ -241,12 +231,10 @@ def of_ledger(scope: Scope, images: Iterable[Image]) -> Iterator[Subject]:
         kind = image["pk"]["S"][:2]
         if kind == "E|" and image["contributions"]["S"] != "{}":
             yield Subject(SOURCE, "", source_of(image))
-        elif kind == "G|" and image["sk"]["S"].endswith("|00") and CLOSED not in image:
+        elif kind == "G|" and image["sk"]["S"] == "00":
             rule, target = group_of(image)
             if rule in scope.published and not is_range(target):
                 yield Subject(TARGET, rule, target)
-            if rule in scope.grouped and REBUILDING in image:
-                yield Subject(REBUILD, rule, target)
 
 
 def source_of(entry: Image) -> str:
@@ -269,7 +257,7 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
     target = encode_key(key)
     kept = program.derived_attributes(item.entity.name) if item is not None else frozenset()
     for name in names:
-        rule = program.rules.get(name.removeprefix(prefix))
+        rule = program.published.get(name.removeprefix(prefix))
         guard = scope.guards.parse(scope.guards.rule(name), key, image[name]) if name != prefix else None
         guarded = guarded or guard is not None
         if guard is None or rule is None or not rule.has_guard or not scope.writes(rule):
@@ -290,7 +278,7 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
 
 def strange_guards(scope: Scope, image: Image, item: Item | None) -> list[str]:
     """Return the names of the guards on an item of rules that do not write to its entity."""
-    prefix, rules = scope.program.guard_prefix, scope.program.rules
+    prefix, rules = scope.program.guard_prefix, scope.program.published
     names = [name for name in image if name.startswith(prefix)]
     if item is None:
         return names

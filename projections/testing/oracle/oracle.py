@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -86,7 +86,7 @@ class Oracle:
     def _creators(self, entity: Entity) -> list[GroupRule]:
         """The rules whose contributions bring items of the entity to life; none for the application's own."""
         copies = [rule for rule in self.rules.values() if isinstance(rule, CopyRule) and rule.into is entity]
-        if copies:  # one in shadow creates nothing: the items are someone else's
+        if copies:  # a held one creates nothing: the items are someone else's
             return [rule for rule in self.group_rules if rule in copies]
         if not entity.derived:
             return []
@@ -187,8 +187,9 @@ class _Run:
             ((key, item),) = self._oracle.read({entity.table.name: [image]}).items()
             variables = entity.read(key)
             if variables is not None and entity.fits(item, variables):
-                for contribution in rule.contributions(entity.name, key, item, variables):
-                    self._settled.setdefault(name, {}).setdefault(contribution.target, []).append(contribution)
+                for part in rule.contributions(entity.name, key, item, variables):
+                    kept = replace(part, position=part.position + 0.5)
+                    self._settled.setdefault(name, {}).setdefault(part.target, []).append(kept)
 
     def expect(self) -> Expected:
         base = self._application()

@@ -96,12 +96,12 @@ class Measure:
             return sortable(str(self._expression.value(scope)["S"]))
         return self._expression.number(scope)
 
-    def result(self, parts: Sequence[tuple[Amount | Picked | None, tuple[str, str], int]]) -> Value | None:
+    def result(self, parts: Sequence[tuple[Amount | Picked | None, tuple[str, str], float]]) -> Value | None:
         """The value of the attribute, None for an absent one, from amounts with their sources and positions in them."""
         if self._by is not None:
-            picked = [(pick.by, source, position, pick) for pick, source, position in parts if isinstance(pick, Picked)]
+            picked = {(pick.by, source, position): pick for pick, source, position in parts if isinstance(pick, Picked)}
             choose = min if self._function == "first" else max
-            return choose(picked, key=lambda pick: pick[:3])[3].value if picked else None
+            return picked[choose(picked)].value if picked else None
         present = [amount for amount, _, _ in parts if amount is not None and not isinstance(amount, Picked)]
         if self._function in ("distinct", "counts", "values"):
             return self._of_values(present)

@@ -43,8 +43,8 @@ class Contribution:
     target: ItemKey
     source: tuple[str, str]
     """What breaks ties: the key of the source item as one text; of two that are the same text, the partition key."""
-    position: int
-    """Of the element of `each` in the source item."""
+    position: float
+    """Of the element of `each` in the source item, and 0.5 more if the item has expired."""
     content: Mapping[str, Any]
     """Aggregates: the amount of each attribute. Others: the attributes in wire form."""
     by: tuple[Any, ...] = ()
@@ -56,7 +56,7 @@ class Rule:
 
     def __init__(self, name: str, document: _Document, source: Entity, into: Entity) -> None:
         self.name = name
-        self.live: bool = document["enabled"] and document["mode"] == "live"
+        self.live: bool = not document["hold"]
         self.source, self.into = source, into
         self.sources = {entity: Source(form) for entity, form in document["from"].items()}
         self.fits = self.sources[source.name].fits
@@ -243,8 +243,8 @@ class LatestRule(GroupRule):
         return _within_member(_values_of(self._attributes, scope), self.above)
 
     def _in_order(self, group: Sequence[Contribution]) -> list[dict[str, Value]]:
-        ranked = sorted(group, key=lambda part: (part.by, part.source, part.position), reverse=self._descending)
-        return [dict(part.content) for part in ranked]
+        members = {(part.by, part.source, part.position): part for part in group}  # of equal ones the last that expired
+        return [dict(members[order].content) for order in sorted(members, reverse=self._descending)]
 
     def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
         return next(iter(self._in_order(group)), {})

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from projections.access.ranking import Ranking
-from projections.engine.guards import at_of, by_of
+from projections.access.ranking import Published, Ranking
+from projections.engine.guards import by_of, order_of
 from projections.engine.indexes import index_write
 from projections.engine.plan import plan
 from projections.engine.records import decode
-from projections.engine.registry import LIVE, REGISTRY, RegistrySnapshot
+from projections.engine.registry import RegistrySnapshot
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
@@ -50,32 +50,10 @@ class Ended:
     """All rules that were deployed."""
     genuine: Callable[[ItemKey, str, Value], bool]
     """Whether the engine wrote a guard on the item where it is."""
-    unsettled: Collection[str] = ()
-    """Items that expired while provisional rules were deployed: their entries may keep their contributions."""
-    unclear: bool = False
-    """Whether what such items contributed is not determined."""
     touched: Collection[ItemKey] | None = ()
     """Items with values of rules that the application wrote. None if not every record was delivered to the same rules."""
     unheard: bool = False
     """Whether the stream was off for a while: the rule of a copy that lost its guard then is not known."""
-
-
-class Lived:
-    """The rules that were ever live, by name and fingerprint, as far as the registry was read."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self._rules: set[tuple[str, str]] = set()
-        self._read: Any = None
-
-    def look(self) -> Collection[tuple[str, str]]:
-        item = self._store.get(REGISTRY)
-        if item is not None and item["rules"] is not self._read:
-            self._read = item["rules"]
-            rules = RegistrySnapshot.read(item).rules.items()
-            live = [(name, rule.fingerprint) for name, rule in rules if rule.state == LIVE]
-            self._rules.update(live)
-        return self._rules
 
 
 class Checks:
@@ -86,21 +64,25 @@ class Checks:
         self._oracle = Oracle(document)
         self._group_guards = {program.guard(rule.name) for rules in program.ledger_rules.values() for rule in rules}
         self._by_guard: dict[str, Rule] = {program.guard(rule.name): rule for rule in program.rules.values()}
-        self._shadow_indexes = [rule for rule in program.on_items.values() if rule.mode == "shadow"]
 
-    def problems(self, ended: Ended) -> list[str]:
-        """Return a description of everything that is wrong."""
+    def problems(self, ended: Ended, program: Program, snapshot: RegistrySnapshot) -> list[str]:
+        """Return a description of everything that is wrong. `program` has all versions that functions work with."""
         items: dict[str, list[Image]] = {name: [] for name in self._program.tables}
         for key, image in ended.items.items():
             items[key.table].append(image)
         expected = self._oracle.expect(items, self._settled_items(ended), ended.genuine)
         return [
             *self._items(ended, items, expected),
-            *self._ranks(ended, expected),
+            *self._ranks(ended, expected, snapshot),
             *self._kept_values(ended),
-            *ledger_checks.problems(self._program, ended.items, ended.ledger, ended.genuine, ended.unsettled),
+            *ledger_checks.problems(program, snapshot, ended.items, ended.ledger, ended.genuine),
             *self._rejections(ended),
         ]
+
+    def is_created_by_rules(self, key: ItemKey, image: Image) -> bool:
+        """Whether an item is of an entity that only rules create."""
+        item = self._program.recognise(key, image)
+        return item is not None and item.entity.owned_by_rules
 
     def check_write(
         self,
@@ -109,55 +91,17 @@ class Checks:
         after: Image | None,
         *,
         tampered: bool,
-        lived: Collection[tuple[str, str]],
     ) -> list[str]:
         """Return what is wrong with a write of the engine when it is made.
 
-        `tampered`: the application has written guards, so that guards may go back. `lived` are the rules that were ever
-        live.
+        `tampered`: the application has written guards, so that guards may go back.
         """
-        return self._premature(key, before, after, lived) or self._wrong(key, before, after, tampered)
-
-    def _premature(
-        self, key: ItemKey, before: Image | None, after: Image | None, lived: Collection[tuple[str, str]]
-    ) -> list[str]:
-        """Find writes of rules in shadow mode, and of rules with a ledger that were never live."""
-        guards = {
-            name: image[name]
-            for image in (before, after)
-            if image is not None
-            for name in image
-            if name.startswith(self._program.guard_prefix)
-        }
-        item = self._program.recognise(key, before) if before is not None and after is None else None
-        copied = item is not None and item.entity.copied
-        premature = []
-        for name in guards:
-            if before is not None and after is not None and (before.get(name) == after.get(name) or name not in after):
-                continue  # what is removed from an item that has left its entity is not published
-            rule = self._by_guard.get(name)
-            if rule is None or (before is not None and after is None and len(guards) > 1):
-                continue  # the guard of no rule, or an item that another rule deleted
-            if copied and not rule.creates:
-                continue  # a copy whose guard the application removed
-            if rule.mode == "shadow":
-                premature.append(f"{encode_key(key)}: {rule.name} is in shadow mode and wrote {value_text(after)}")
-            elif name in self._group_guards and (rule.name, rule.fingerprint) not in lived:
-                premature.append(f"{encode_key(key)}: {rule.name} was never live and wrote {value_text(after)}")
-        for rule in self._shadow_indexes:
-            if after is not None and before is not None and rule.source is self._entity(key, after):
-                names = [name for name in rule.owned() if before.get(name) != after.get(name)]
-                premature += [f"{encode_key(key)} {name}: {rule.name} is in shadow mode" for name in names]
-        return premature
-
-    def _entity(self, key: ItemKey, image: Image) -> object:
-        item = self._program.recognise(key, image)
-        return item.entity if item is not None else None
+        return self._wrong(key, before, after, tampered)
 
     def _wrong(self, key: ItemKey, before: Image | None, after: Image | None, tampered: bool) -> list[str]:
-        item = self._program.recognise(key, after) if after is not None else None
-        if before is None and (item is None or not item.entity.owned_by_rules):
+        if before is None and after is not None and not self.is_created_by_rules(key, after):
             return [f"{encode_key(key)}: created by the engine, although only the application creates such items"]
+        item = self._program.recognise(key, after) if after is not None else None
         if item is None or after is None:
             return []
         if before is None:
@@ -167,7 +111,7 @@ class Checks:
             return []
         problems = []
         for name in after if not tampered else ():
-            back = name.startswith(self._program.guard_prefix) and at_of(after[name]) < at_of(before.get(name))
+            back = name.startswith(self._program.guard_prefix) and order_of(after[name]) < order_of(before.get(name))
             if back and (by_of(after[name]) == by_of(before.get(name)) or name in self._group_guards):
                 problems.append(f"{encode_key(key)}: the guard {name} went back from {before[name]} to {after[name]}")
         for rule in self._program.item_rules.get(item.entity.name, ()):
@@ -198,10 +142,7 @@ class Checks:
         for key, rule in sorted(expected.occupied):
             if rule not in reported:
                 yield f"{encode_key(key)}: the key is occupied, and no record of {rule} was rejected for it"
-        keep = [rule.name for rules in self._program.ledger_rules.values() for rule in rules if rule.expired == "keep"]
         for drift in self._oracle.differences(items, expected):
-            if ended.unclear and drift.rule in keep:
-                continue
             if ended.unheard and drift.attribute is None and drift.actual and not self._has_guard(drift):
                 continue
             what = f"{drift.key}" + (f" {drift.attribute}" if drift.attribute else "")
@@ -272,10 +213,9 @@ class Checks:
 
     # Ranks
 
-    def _ranks(self, ended: Ended, expected: Expected) -> Iterator[str]:
+    def _ranks(self, ended: Ended, expected: Expected, snapshot: RegistrySnapshot) -> Iterator[str]:
         """Yield the boards whose ranks are not those of sorting."""
         rules = [rule for rule in self._program.recorded.values() if isinstance(rule, RankRule)]
-        rules = [rule for rule in rules if not (ended.unclear and rule.expired == "keep")]
         if not rules:
             return
         due = expected.scores
@@ -288,9 +228,10 @@ class Checks:
                 in_ledger.add((name, range_of(target)[0]))
         for rule in rules:
             boards = {encode_key(board): scores for (name, board), scores in due.items() if name == rule.name}
-            boards = {**{board: [] for name, board in in_ledger if name == rule.name}, **boards}
+            version = replace(rule, name=snapshot.active[rule.name].name)
+            boards = {**{board: [] for name, board in in_ledger if name == version.name}, **boards}
             for board, scores in sorted(boards.items()):
-                wrong = _ranking_mistake(Ranking(store, rule, board), scores, descending=rule.descending)
+                wrong = _ranking_mistake(Ranking(store, Published(version, board)), scores, descending=rule.descending)
                 if wrong is not None:
                     yield f"{board}: {wrong} (rule {rule.name}, scores {sorted(map(str, scores))})"
 

@@ -1,4 +1,4 @@
-"""The deployed functions of one history: the rules they have, their processes, and the task queue."""
+"""The deployed functions of one history: their packages, their processes, and the task queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from projections.operations.tasks import Tasks
 from projections.operations.worker import WorkerHandler
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.fault_plan import FaultPlan
-from projections.testing.simulation.jobs import lease_name
 from projections.testing.simulation.scheduler import SETTLED, Scheduler
 from projections.testing.simulation.workers import Finish, Invocation, SteppedStore, at_once, carry_out
 
@@ -117,7 +116,7 @@ class _Budget(Budget):
 
 
 class Deployment:
-    """The stream function and the worker, with the rules that are deployed now, or were before."""
+    """The stream function and the worker, with the package that is deployed now, or was before."""
 
     def __init__(
         self,
@@ -137,15 +136,18 @@ class Deployment:
         self.store = SteppedStore(database.store, database.lagging, lambda: plan.page)
         self.queue = TaskQueue(rng)
         self.tasks = Tasks(lambda: self.queue) if plan.queue else None
-        self.version = self._before = version
+        self.version = version
+        self._before: list[RuleVersion] = []
+        """The packages that were deployed before."""
         self._warm = 0
-        """How many invocations may still have the rules that were deployed before."""
+        """How many invocations may still have a package that was deployed before."""
         self._idle: list[_Process] = []
         """Warm processes."""
 
     def deploy(self, version: RuleVersion, warm: int) -> None:
-        """Deploy other rules. `warm` invocations may still have the rules of before."""
-        self._before, self.version, self._warm = self.version, version, warm
+        """Deploy another package. `warm` invocations may still have one before."""
+        self._before.append(self.version)
+        self.version, self._warm = version, warm
 
     def run(self) -> Run[Any]:
         """Return how an invocation runs independent pieces of work: at once or one after the other."""
@@ -171,9 +173,8 @@ class Deployment:
             run=self.run(),
             sleep=invocation.sleep,
             chance=self._random,
-            new_rules=self._plan.new_rules,
+            filled=not self._plan.fill,
             now=self._scheduler.now,
-            named=partial(lease_name, self._random),
         )
         return invocation, partial(worker.handle, event, invocation.remaining)
 
@@ -186,7 +187,7 @@ class Deployment:
         version = self.version
         if self._warm and self._random() < 0.5:
             self._warm -= 1
-            version = self._before
+            version = self._before[int(self._random() * len(self._before))]
         return self._scheduler.invocation(version, finish)
 
     def _process(self, version: RuleVersion) -> _Process:
@@ -208,7 +209,7 @@ class Deployment:
             run=lambda pieces: process.run(pieces),
             tasks=self.tasks,
             budget=_Budget(self._plan, self._random, self._of_copies),
-            new_rules=self._plan.new_rules,
+            filled=not self._plan.fill,
         )
         process.handler = StreamHandler(processor, quarantine=self._quarantine)
         return process

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from random import Random
 
-from projections.engine.ledger_items import CLOSED, COUNT, KEPT, LEDGER, REBUILDING, Target, group_key, members_key
+from projections.engine.ledger_items import COUNT, LEDGER, Target, group_key, members_key
 from projections.engine.store import Delete, Image, ItemKey, Update, Value
 from projections.language.values import number_text
 from projections.stores.memory import MemoryStore
@@ -200,27 +200,18 @@ def _other_value(value: Value | None, rng: Random) -> Value:
     return {"N": "999"} if value is None else {"S": "999"}
 
 
-def damage(store: MemoryStore, target: Target, rng: Random, *, keeps: bool) -> str | None:
-    """Damage a group in one way; return a description, or None if that is not possible now.
-
-    Settled amounts are not damaged, because no entry has them (`keeps`: there may be some), nor groups that are being
-    rebuilt.
-    """
-    groups = store.query(LEDGER, [{"S": group_key(*target).partition}]).items
-    generations = {item["sk"]["S"][:4]: item for item in groups if item["sk"]["S"].endswith("|00")}
-    if not generations:
+def damage(store: MemoryStore, target: Target, rng: Random) -> str | None:
+    """Damage a group in one way; return a description, or None if that is not possible."""
+    shards = store.query(LEDGER, [{"S": group_key(*target).partition}]).items
+    if not shards:
         return None
-    generation, first = max(generations.items())
-    if CLOSED in first or REBUILDING in first:
-        return None
-    shards = [item for item in groups if item["sk"]["S"].startswith(generation) and "order" not in item]
-    members = store.query(LEDGER, [{"S": members_key(*target)}], prefix=generation + "|").items
+    members = store.query(LEDGER, [{"S": members_key(*target)}]).items
     dice = rng.random()
     if members and dice < 0.4:
         return _member(store, rng.choice(list(members)), rng)
-    shard = rng.choice(shards)
+    shard = rng.choice(list(shards))
     key = ItemKey(LEDGER, shard["pk"]["S"], shard["sk"]["S"])
-    if dice < 0.5 and not keeps:
+    if dice < 0.5:
         store.write(Delete(key))
         return f"{key.partition} {key.sort} is deleted"
     slots = [name for name in shard if name == "n" or name[:1] in ("=", "#", "%")] or ["n"]
@@ -246,10 +237,8 @@ def _member(store: MemoryStore, member: Image, rng: Random) -> str | None:
 
 
 def _counter(store: MemoryStore, key: ItemKey, counter: Image, rng: Random) -> str | None:
-    """Damage a value counter. What has settled in it is not damaged."""
+    """Damage a value counter."""
     dice = rng.random()
-    if KEPT in counter:
-        return None
     if dice < 0.3:
         store.write(Delete(key))
         return f"{key.partition} {key.sort} is deleted"

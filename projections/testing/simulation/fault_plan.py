@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
 
-from projections.engine.registry import FILLING, LIVE, RuleState
-
 _RATES = (0.0, 0.0, 0.0, 0.01, 0.03, 0.1)
 
 
@@ -64,10 +62,10 @@ class FaultPlan:
     """Probability that a message cannot be sent to the quarantine."""
     refreshes: int
     """Refreshes of a few items."""
-    rebuilds: int
-    """Rebuilds of a group."""
+    recounts: int
+    """Recounts of a rule."""
     damage: float
-    """Probability that a group is damaged before it is rebuilt."""
+    """Probability that a group is damaged before its rule is recounted."""
     backfills: int
     """Backfills without a change of rules."""
     scan_page: int
@@ -79,7 +77,7 @@ class FaultPlan:
     fill: bool
     """Whether the rules are filling at first, as on a table with data. A backfill completes that."""
     warm: int
-    """Invocations that may still have the old rules after others are deployed."""
+    """Invocations that may still have the old package after another one is deployed."""
     discard: float
     """Probability, at each delivery, that a batch is discarded and redriven later."""
     occupy: bool
@@ -100,10 +98,14 @@ class FaultPlan:
     """Runs of `verify --repair`."""
     outlive: float
     """Probability that a process of operators does the next piece, and that it continues when other rules are deployed."""
-    expire_provisional: bool
-    """Whether items expire while provisional rules are deployed, although these keep what expired items contributed."""
+    swaps: int
+    """Promotions of a version that stands by: roll backs."""
     entities: bool
     """Whether a change of the rules changes an entity."""
+    old: bool
+    """Whether the first package cannot read what later ones have changed."""
+    removes: bool
+    """Whether versions that stand by are removed at once, rather than after days."""
     reuse: float
     """Probability that an invocation gets a warm process."""
     race: float
@@ -114,11 +116,6 @@ class FaultPlan:
     """Probability that a change exceeds the budget of its rule, and is left to the worker."""
     defer_copies: float = 0.0
     """Probability that the copies of an item exceed the budget of their rule, and are left to the worker."""
-
-    @property
-    def new_rules(self) -> RuleState:
-        """The state of rules that the registry does not have yet."""
-        return FILLING if self.fill else LIVE
 
     @property
     def without(self) -> frozenset[str]:
@@ -167,11 +164,11 @@ class FaultPlan:
             split=rng.choice((0.0, 0.0, 0.02)),
             quarantine_down=rate(),
             refreshes=rng.choice((0, 0, 0, 1, 3)),
-            rebuilds=rng.choice((0, 0, 0, 0, 0, 1, 2)),
+            recounts=rng.choice((0, 0, 0, 0, 0, 1, 2)),
             damage=rng.choice((0.0, 0.5, 1.0)),
             scan_page=rng.choice((2, 5, 20)),
             backfills=int(rng.random() < 0.05),
-            change=rng.random() < 0.12,
+            change=rng.random() < 0.5,
             then=rng.choices(("stays", "rolled back", "changed again"), (4, 3, 3))[0],
             fill=rng.random() < 0.03,
             warm=rng.choice((0, 3, 10)),
@@ -186,8 +183,10 @@ class FaultPlan:
             restore=rng.random() < 0.03,
             verifies=int(rng.random() < 0.02),
             outlive=rng.choice((0.0, 0.0, 0.5)),
-            expire_provisional=rng.random() < 0.5,
+            swaps=rng.choice((0, 0, 0, 1, 2)),
             entities=rng.random() < 0.15,
+            old=Random(rng.getstate()[1][3]).random() < 0.2,
+            removes=Random(rng.getstate()[1][4]).random() < 0.3,
             reuse=rng.choice((0.0, 0.5, 0.9)),
             race=rng.choice((0.0, 0.0, 0.0, 0.2)),
             # another generator: a draw from this one would change all histories

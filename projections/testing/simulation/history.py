@@ -5,19 +5,27 @@ One integer decides everything. The scheduler carries out the engine's calls of 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+from greenlet import getcurrent
 
 from projections.engine import ledger, registry
 from projections.engine.guards import Identity
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Write
+from projections.errors import UsageError
+from projections.language.program import Program
 from projections.local.event_replay import schemas
 from projections.local.event_source import Batch, EventSourceMapping
+from projections.operations.backfill import backfill_runs, runner
 from projections.testing.simulation.application_writes import Application, come_between
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.deployment import Deployment
@@ -29,12 +37,19 @@ from projections.testing.simulation.pools import Pools
 from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions, edit_again, edit_rules, roll_back
 from projections.testing.simulation.scheduler import Faults, FunctionRaised, Scheduler
 from projections.testing.simulation.trace import Trace, short_number
-from projections.testing.simulation.workers import Invocation
+from projections.testing.simulation.workers import Invocation, Thread
 
 _CHANGES = 48
 """Different changes of one rule file, each computed when it is first used."""
 _SECOND_CHANGES = 4
 """Different second changes after each of them, where rules change twice."""
+
+
+_MOST_PROGRAMS = 300
+"""Programs of registries that are kept."""
+
+_Versions: TypeAlias = Mapping[str, tuple[Mapping[str, Any], bool]]
+"""By name: the document of a version of a rule, and whether it is published."""
 
 
 class Setup:
@@ -54,8 +69,9 @@ class Setup:
         version = RuleVersion(document)
         self._alone = RuleVersions(version, version, version.program, Pools(version.program))
         self._changed: dict[tuple[int, bool], RuleVersions] = {}
-        self._rolled_back: dict[tuple[int, bool, bool], RuleVersions] = {}
+        self._rolled_back: dict[tuple[int, bool], RuleVersions] = {}
         self._onward: dict[tuple[int, bool, int], RuleVersions] = {}
+        self._assembled: dict[tuple[Program, str], Program] = {}
         self.schemas = schemas(version.program)
         self.without = without
         self._fixed = fixed or {}
@@ -74,10 +90,10 @@ class Setup:
             self._changed[number] = edit_rules(self._alone, Random(words), entities=number[1])
         versions = self._changed[number]
         if plan.then == "rolled back" and versions.change:
-            retires = rng.random() < 0.5
-            if (*number, retires) not in self._rolled_back:
-                self._rolled_back[*number, retires] = roll_back(versions, retires)
-            return self._rolled_back[*number, retires]
+            rng.random()
+            if number not in self._rolled_back:
+                self._rolled_back[number] = roll_back(versions)
+            return self._rolled_back[number]
         if plan.then == "changed again" and versions.change:
             second = int(rng.random() * _SECOND_CHANGES)
             if (*number, second) not in self._onward:
@@ -85,6 +101,15 @@ class Setup:
                 self._onward[*number, second] = edit_again(versions, rng)
             return self._onward[*number, second]
         return versions
+
+    def assemble(self, packaged: Program, versions: _Versions) -> Program:
+        """Return the program of versions of rules, compiled once for all histories."""
+        place = packaged, json.dumps(list(versions.items()))
+        if place not in self._assembled:
+            if len(self._assembled) >= _MOST_PROGRAMS:
+                self._assembled.clear()
+            self._assembled[place] = Program.assembled(packaged, versions)
+        return self._assembled[place]
 
     def play(self, seed: int, *, trace: bool = False) -> Outcome:
         return History(self, seed, Trace(kept=trace)).play()
@@ -139,7 +164,7 @@ class History:
         writer = ItemWriter(
             versions.application, versions.rules, versions.pools, database.store, rng, database.items, database.made
         )
-        without = setup.without | plan.without | (frozenset() if self._expires() else {"expire"})
+        without = setup.without | plan.without | (frozenset() if versions.expires else {"expire"})
         self._application = Application(writer, without, setup.attacker(writer, seed), Random(f"{seed} apart"))
         self._deployment = Deployment(versions.first, plan, rng, database, scheduler, self._quarantine)
         self._runner = JobRunner(plan, rng, self._deployment, scheduler, self._refuse)
@@ -149,15 +174,8 @@ class History:
         scheduler.time_out = rng.choice((0.1, 1.0, 10.0))
         self._left = plan.writes
 
-    def _expires(self) -> bool:
-        """Return whether items may expire. A rule with `expired: keep` that is filling would not settle them."""
-        plan, versions = self._plan, self._versions
-        if plan.fill and versions.keep_expired:
-            return False
-        return versions.expires or (plan.expire_provisional and versions.rolled_back)
-
     def play(self) -> Outcome:
-        with _engine_of(self._plan.actions):
+        with _engine_of(self._setup, self._plan, self._versions):
             self._play()
         checks, scheduler = self._checks, self._scheduler
         return Outcome(
@@ -183,6 +201,8 @@ class History:
                 self._database.rewind()
                 self._trace.note("all records are delivered again")
                 ended = self._run()
+                while ended and self._operators.resume():
+                    ended = self._run()
         except FunctionRaised as raised:
             ended = False
             checks.problems = [str(raised)]
@@ -331,12 +351,39 @@ def _finish(mapping: EventSourceMapping, batch: Batch, answer: Any, error: Excep
         return  # the shard was read again from an earlier record since: the answer does not matter any more
 
 
+class _AtOnce(ThreadPoolExecutor):
+    """Runs each piece of work when it is submitted: in the thread of an invocation."""
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*arguments, **options))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 @contextmanager
-def _engine_of(actions: int) -> Iterator[None]:
-    """Let the ledger put at most so many actions into a transaction, and give new ledgers an identity that is not random."""
-    usual, new_identity = ledger.MOST_ACTIONS, registry.new_identity
-    ledger.MOST_ACTIONS, registry.new_identity = actions, lambda: Identity("test", (b"secret of the simulation",))
-    try:
+def _engine_of(setup: Setup, plan: FaultPlan, rules: RuleVersions) -> Iterator[None]:
+    """Let the engine be as a plan has it, and give new ledgers an identity that is not random."""
+    older, newer = (rules.first.program, rules.newer) if plan.old else (None, ())
+
+    def assemble(packaged: Program, versions: _Versions) -> Program:
+        thread = getcurrent()
+        reads = packaged is older and isinstance(thread, Thread) and thread.invocation.of_function
+        if reads and any(document in newer for document, _ in versions.values()):
+            raise UsageError("the package is too old")
+        return setup.assemble(packaged, versions)
+
+    changes: list[tuple[Any, str, Any]] = [
+        (ledger, "MOST_ACTIONS", plan.actions),
+        (registry, "new_identity", lambda: Identity("test", (b"secret of the simulation",))),
+        (registry, "Program", SimpleNamespace(assembled=assemble)),
+        (runner, "ThreadPoolExecutor", _AtOnce),
+        *([(backfill_runs, "STANDBY_SECONDS", 0.0)] if plan.removes else []),
+    ]
+    with ExitStack() as undo:
+        for module, name, value in changes:
+            undo.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, value)
         yield
-    finally:
-        ledger.MOST_ACTIONS, registry.new_identity = usual, new_identity

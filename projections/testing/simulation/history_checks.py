@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
-from projections.engine.guards import Guards
-from projections.engine.registry import PROVISIONAL, Registry
+from projections.engine.guards import Guards, order_of
+from projections.engine.ledger_items import promotion_in
+from projections.engine.registry import Registry, RegistrySnapshot, document_key
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.operations.backfill.progress import Progress
-from projections.testing.simulation.checks import Ended, Lived, value_text
+from projections.testing.simulation.checks import Checks, Ended, value_text
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.harm import Harm
 from projections.testing.simulation.item_writer import ItemWriter
-from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions
+from projections.testing.simulation.rule_versions import RuleVersions
 from projections.testing.simulation.workers import Invocation
 
 
@@ -28,7 +31,10 @@ class HistoryChecks:
         self._versions = versions
         self._database = database
         self._harm = Harm(versions.ownership)
-        self._lived = Lived(database.store)
+        self._documents: dict[tuple[str, int], Mapping[str, Any]] = {}
+        """The documents of versions, by name and epoch."""
+        self._of: dict[tuple[tuple[str, int], ...], Checks] = {}
+        """The checks of published versions, by their names and epochs."""
         self.problems: list[str] = []
         self.rejected: list[Rejected] = []
         """Rejections of functions, from records and tasks."""
@@ -36,31 +42,46 @@ class HistoryChecks:
         """Rejections of jobs."""
         self.damaged = False
         """Whether the ledger was damaged or restored: guards may go back."""
-        self._since: set[ItemKey] | None = None
-        """Items written since provisional rules were deployed; None before that."""
-        self._unsettled: set[str] = set()
-        """Encoded keys of items that expired since then."""
-        self._unclear = False
-        """Whether one of them was written under provisional rules: its contributions are not determined."""
 
     # On the way
 
-    def activate(self, version: RuleVersion) -> None:
-        """Let the rules that are deployed be active, as they are once a function has worked with them."""
-        Registry(version.program, self._database.store, self._plan.new_rules).read_or_create()
-        self._lived.look()
+    def _checks_of(self, snapshot: RegistrySnapshot) -> Checks:
+        """Return what must hold for the published versions of a registry."""
+        names = tuple(sorted((version.name, version.since) for version in snapshot.active.values()))
+        if names not in self._of:
+            document = self._published_document(snapshot)
+            self._of[names] = Checks(Program.from_document(document), document)
+        return self._of[names]
 
-    def begin_provisional(self) -> None:
-        """Note that provisional rules are deployed from now on."""
-        self._since = set()
+    def _published_document(self, snapshot: RegistrySnapshot) -> dict[str, Any]:
+        """Return the published versions as one document, under the names of their rules."""
+        for name, version in snapshot.versions.items():
+            at = name, version.since
+            if at not in self._documents and (item := self._database.store.get(document_key(name))) is not None:
+                self._documents[at] = json.loads(item["document"]["S"])
+        last = self._versions.last
+        held = {name: "keep" for name, rule in last.program.rules.items() if rule.held}
+        document: dict[str, Any] = {**last.document, "projections": {}, "retired": {**last.document["retired"], **held}}
+        document["entities"] = dict(document["entities"])
+        for version in snapshot.active.values():
+            known = self._documents[version.name, version.since]
+            document["entities"].update(known["entities"])
+            document["projections"][version.rule] = {**known["rule"], "hold": False}
+        return document
+
+    def is_applied(self, snapshot: RegistrySnapshot) -> bool:
+        """Whether the rules of the last file are published, as far as they are not held."""
+        program = self._versions.last.program
+        active = {rule: version.fingerprint for rule, version in snapshot.active.items()}
+        held = {name for name, rule in program.rules.items() if rule.held}
+        stale = {version.rule for version in snapshot.versions.values() if version.state == "stale"}
+        doubted = any(version.doubted for version in snapshot.maintained)
+        if active.keys() - program.rules.keys() or stale - held or doubted:
+            return False
+        return all(active.get(name) == rule.fingerprint for name, rule in program.rules.items() if name not in held)
 
     def application_wrote(self, key: ItemKey, before: Image | None, after: Image | None, *, expired: bool) -> None:
         """Note a write of the application, or a deletion by TTL."""
-        if self._since is not None:
-            if expired:
-                self._unsettled.add(encode_key(key))
-                self._unclear = self._unclear or key in self._since
-            self._since.add(key)
         self._harm.note_write(key, before, after)
 
     def engine_wrote(
@@ -74,19 +95,33 @@ class HistoryChecks:
         tampered: bool,
     ) -> None:
         """Check a write of the engine. `tampered` is whether the application has written guards."""
-        if self._since is not None:
-            self._since.add(key)
         restored = before is None and self._harm.restores(key, after or {})
         self.problems += self._harm.check_write(key, before, after, invocation, answered=answered)
         self.problems += self._check_change(key, before, after)
+        assert invocation.registry is not None
+        snapshot = RegistrySnapshot.read(invocation.registry)
+        self.problems += self._check_promotion(snapshot, key, before or {}, after or {})
         if not restored:
-            self.problems += invocation.version.checks.check_write(
-                key,
-                before,
-                after,
-                tampered=tampered or self.damaged or self._versions.guards_change,
-                lived=self._lived.look(),
-            )
+            checks = self._checks_of(snapshot)
+            if before is None and after is not None and not checks.is_created_by_rules(key, after):
+                # while two versions of an entity are published: the other one's
+                others = (Checks(version.program, version.document) for version in self._versions.all)
+                checks = next((other for other in others if other.is_created_by_rules(key, after)), checks)
+            self.problems += checks.check_write(key, before, after, tampered=tampered or self.damaged)
+
+    def _check_promotion(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> Iterator[str]:
+        """Find guards of versions that were not published in the registry that their writer had read last."""
+        rules, prefix = (
+            {version.rule for version in snapshot.versions.values()},
+            self._versions.last.program.guard_prefix,
+        )
+        for name in after:
+            rule = name.removeprefix(prefix)
+            if not name.startswith(prefix) or rule not in rules or after[name] == before.get(name):
+                continue
+            active = snapshot.active.get(rule)
+            if active is None or promotion_in(order_of(after[name])) != active.promoted:
+                yield f"{encode_key(key)}: {rule} was published by a version that the writer's registry does not publish"
 
     def _check_change(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
         """Find changes of values that were set once, also on items that have left their entity."""
@@ -110,11 +145,13 @@ class HistoryChecks:
     def check_end(self, application: ItemWriter) -> None:
         """Compare the tables with the oracle, and look for values of former rules."""
         plan, versions, database = self._plan, self._versions, self._database
-        last, outage = versions.last, database.outages > 0
+        outage = database.outages > 0
         operations = (
             plan.fill, plan.outage, plan.restore, plan.discard, plan.refreshes, plan.backfills, plan.verifies
         )  # fmt: skip
         in_order = not versions.change and not any(operations)  # every record was delivered to the same rules
+        registry = Registry(versions.last.program, database.store)
+        snapshot, program = registry.current()
         ended = Ended(
             database.items,
             database.ledger(),
@@ -124,17 +161,18 @@ class HistoryChecks:
             tuple(self.refused),
             tuple(version.program for version in versions.all),
             self._genuine,
-            self._unsettled if versions.rolled_back else (),
-            versions.rolled_back and self._unclear,
             application.touched | application.own if in_order else None,
             outage,
         )
-        self.problems += last.checks.problems(ended)
+        self.problems += self._checks_of(snapshot).problems(ended, program, snapshot)
         if not outage and not plan.discard:  # the records of marks that others wrote were processed
             self.problems += self._harm.planted_marks()
+        published = Program.from_document(self._published_document(snapshot))
         if plan.fill or versions.change:
-            self.problems += self._incomplete(application.touched | application.own)
-        self.problems += self._harm.leftovers(database.items, application.touched, last.program, unheard=outage)
+            self.problems += self._incomplete(snapshot, published, application.touched | application.own)
+        self.problems += self._harm.leftovers(
+            database.items, application.touched, versions.last.program, unheard=outage
+        )
 
     def _genuine(self, key: ItemKey, name: str, value: Value) -> bool:
         """Whether the engine wrote a guard; of a mark, whether a rule created the item, and all that is on it is the rules'.
@@ -149,19 +187,22 @@ class HistoryChecks:
         identity = Registry(program, self._database.store).read_or_create().identity
         return Guards(program, identity).is_created(key, item)
 
-    def _incomplete(self, touched: Collection[ItemKey]) -> Iterator[str]:
+    def _incomplete(
+        self, snapshot: RegistrySnapshot, published: Program, touched: Collection[ItemKey]
+    ) -> Iterator[str]:
         """Yield everything that the last backfill has left undone."""
-        versions, store = self._versions, self._database.store
-        last = versions.last.program
-        run = Progress(store).run()
-        if run is None or not run.done or run.rules or run.program != last.fingerprint:
+        versions = self._versions
+        run = Progress(self._database.store).run()
+        if run is None or not run.done or not self.is_applied(snapshot):
             yield f"the backfill is not complete: {run}"
-        elif versions.change:
+        if open_versions := [v.name for v in snapshot.versions.values() if v.unfinished or v.state in _OPEN]:
+            yield f"the registry is not as it should be: {', '.join(open_versions)}"
+        if versions.change:
             before = [version.program for version in (versions.first, versions.between) if version is not None]
-            yield from traces(before, last, self._database.items, touched)
-            rules = Registry(last, store).read_or_create().rules
-            if provisional := [name for name, rule in rules.items() if rule.state == PROVISIONAL]:
-                yield f"{', '.join(provisional)}: still provisional in the registry"
+            yield from traces(before, published, self._database.items, touched)
+
+
+_OPEN = ("filling", "leaving")
 
 
 def traces(
@@ -195,7 +236,7 @@ def _of_program(
 ) -> Iterator[str]:
     for rule in before.rules.values():
         now = after.rules.get(rule.name)
-        if rule.mode == "shadow" or (now is None and after.retired.get(rule.name, silence) != "remove"):
+        if rule.held or (now is None and after.retired.get(rule.name, silence) != "remove"):
             continue
         if not rule.removes:
             continue

@@ -1,4 +1,4 @@
-"""The jobs of operators: refreshes, rebuilds of groups, backfills, verifications, and the process in which each runs.
+"""The jobs of operators: refreshes, backfills, applied rules, roll backs, recounts, verifications; and their processes.
 
 Each job is done in pieces. A piece is an invocation like any other: it may die, be repeated, overlap with its repetition, or
 stop between a read and the write that depends on it. A checkpoint after each piece states where to continue.
@@ -12,24 +12,20 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from projections.engine import rebuild
 from projections.engine.embeds import SETTLE_SECONDS, Push
-from projections.engine.groups import Generations
-from projections.engine.ledger_items import Entry, Target
+from projections.engine.ledger_items import Target
 from projections.engine.refresh import Refresher
-from projections.engine.registry import Registry, RuleState
+from projections.engine.registry import Registry
 from projections.engine.rejections import Rejected
 from projections.engine.running import Deadline, Run
 from projections.engine.store import Image, ItemKey, Store
+from projections.engine.value_counters import ValueCounters
 from projections.errors import Transient
-from projections.language.keys import decode_key
-from projections.local.event_replay import LEDGER
 from projections.operations.backfill import backfill_runs as operation
 from projections.operations.backfill import runner
 from projections.operations.backfill.backfill_runs import Overtaken
 from projections.operations.dry import Cautious
 from projections.operations.failed_messages import FailedMessage
-from projections.operations.fenced import RESERVED, Fenced
 from projections.operations.tasks import Tasks
 from projections.operations.verify.repair import Repair
 from projections.operations.verify.scanning import Scratch
@@ -41,13 +37,13 @@ if TYPE_CHECKING:
     from projections.testing.simulation.rule_versions import RuleVersion
 
 
-def lease_name(chance: Callable[[], float]) -> str:
-    """Return a random name for a lease or a run, decided by the seed of the history."""
+def run_name(chance: Callable[[], float]) -> str:
+    """Return a random name for a run, decided by the seed of the history."""
     return f"{int(chance() * 10**15):015d}"
 
 
 class OperatorProcess:
-    """A process of operators with the rules and the registry snapshot it was started with. It does pieces of one job."""
+    """A process of operators with the registry as it was when it started. It does pieces of one job."""
 
     def __init__(
         self,
@@ -58,74 +54,52 @@ class OperatorProcess:
         run: Run[Any],
         chance: Callable[[], float],
         now: Callable[[], datetime],
-        new_rules: RuleState,
-        generations: Generations,
+        filled: bool,
+        values: ValueCounters,
         tasks: Tasks | None,
         quarantine: Callable[[Sequence[Rejected]], None],
         page: int,
     ) -> None:
-        self.program = version.program
+        self.packaged = version.program
         self.store = store
         self.deadline = Deadline(invocation.remaining, sleep=invocation.sleep, chance=chance)
-        self.generations = generations
         self.chance = chance
         self.now = now
-        self.named = partial(lease_name, chance)
         self.tasks = tasks
         self.run = run
         self.sleep = invocation.sleep
         self._quarantine = quarantine
         self.page = page
-        self.snapshot = Registry(version.program, store, new_rules).admit()
-        self.outdated = self.snapshot.is_outdated(version.program)
-        self.fenced = Fenced(store, self.snapshot, "job", clock=self.clock, named=self.named)
-        """A store that checks the lease, for jobs whose operation does not make one itself."""
+        self.registry = Registry(version.program, store, filled=filled, now=self.clock)
+        self.snapshot, self.program = self.registry.current()
         self.refresher = Refresher(
-            version.program,
-            self.fenced,
+            self.program,
+            store,
             self.snapshot,
-            generations=generations,
+            values=values,
             run=run,
             clock=self.clock,
             chance=chance,
-            reserved=RESERVED,
         )
 
     def clock(self) -> float:
         return self.now().timestamp()
 
     def resume(self, invocation: Invocation) -> None:
-        """Begin another piece in the same process, which keeps its registry snapshot."""
+        """Begin another piece in the same process, which keeps the registry as it has read it."""
         self.deadline = Deadline(invocation.remaining, sleep=invocation.sleep, chance=self.chance)
         self.sleep = invocation.sleep
 
-    def do(self, job: Job, checkpoint: Checkpoint) -> Checkpoint:
-        """Do the piece of a job that begins at a checkpoint; return the checkpoint after it."""
-        after = job.work(checkpoint, self)
-        self.fenced.close()
-        return after
-
-    def entries(self, after: Any) -> tuple[dict[ItemKey, Entry], Any]:
-        """Return the entries on a page of the ledger, by the key of their source, and where the scan continues."""
-        page = self.store.scan(LEDGER, limit=4 * self.page, after=after)
-        entries = {
-            decode_key(item["key"]["S"] if "key" in item else item["pk"]["S"][2:]): Entry.read(item)
-            for item in page.items
-            if item["pk"]["S"].startswith("E|")
-        }
-        return entries, page.after
-
     def backfill(self) -> operation.Backfill:
         return operation.Backfill(
-            self.program,
+            self.packaged,
             self.store,
             now=self.now,
             run=self.run,
             page=self.page,
             quarantine=self._quarantine,
-            named=self.named,
+            named=partial(run_name, self.chance),
             chance=self.chance,
-            sleep=self.sleep,
         )
 
     def push(self, push: Push) -> None:
@@ -164,11 +138,7 @@ class Checkpoint(NamedTuple):
 
 
 BEGIN = Checkpoint("begin")
-"""Of a backfill, which makes rules active, even if they were replaced."""
 DONE = Checkpoint("done")
-
-OUTDATED = Checkpoint("outdated")
-"""Of a piece whose rules are not the active ones any more."""
 
 
 class Job:
@@ -182,26 +152,27 @@ class Job:
         self.ready = 0.0
         self.busy = False
         """Whether a piece is under way and its result is awaited."""
-        self.generations = Generations()
+        self.values = ValueCounters()
         self.process: OperatorProcess | None = None
         """The process that did the last piece."""
+        self.registry: Image | None = None
+        """The registry as that process has read it."""
         self.detached = False
-        """Whether it is a process with rules that were replaced since. It is never started again."""
+        """Whether it is a process from before other rules were applied. It is never started again."""
 
     def first(self) -> Checkpoint:
-        raise NotImplementedError
+        return BEGIN
 
     def work(self, checkpoint: Checkpoint, process: OperatorProcess) -> Checkpoint:
         """Do the piece that begins at a checkpoint; return the checkpoint after it."""
         raise NotImplementedError
 
-    def restart(self, version: RuleVersion) -> bool:
-        """Start again under other rules; return whether there is anything to do under them."""
-        self.version, self.checkpoint, self.generations, self.process = version, self.first(), Generations(), None
-        return True
+    def restart(self) -> None:
+        """Start again."""
+        self.checkpoint, self.values, self.process = self.first(), ValueCounters(), None
 
     def detach(self) -> Job:
-        """Return the job in its current process, which continues when the job itself starts again under other rules."""
+        """Return the job in its current process, which continues when the job itself starts again."""
         detached = copy(self)
         detached.detached, detached.busy = True, False
         return detached
@@ -225,9 +196,6 @@ class Refresh(Job):
         self._removed = [key for key, (_, removed) in message.newest.items() if removed] if message is not None else []
         self._told = message.records if message is not None else {}
 
-    def first(self) -> Checkpoint:
-        return Checkpoint("keys")
-
     def work(self, checkpoint: Checkpoint, process: OperatorProcess) -> Checkpoint:
         for push in process.refresher.keys(self._keys, process.deadline, self._known, self._removed, self._told):
             process.push(push)
@@ -235,76 +203,26 @@ class Refresh(Job):
         return DONE
 
 
-class Rebuild(Job):
-    """A rebuild of a group in a new generation."""
-
-    name = "rebuild"
-
-    def __init__(self, version: RuleVersion, target: Target) -> None:
-        super().__init__(version)
-        self.target = target
-
-    def first(self) -> Checkpoint:
-        return Checkpoint("close")
-
-    def restart(self, version: RuleVersion) -> bool:
-        super().restart(version)
-        return any(rule.name == self.target[0] for rules in version.program.ledger_rules.values() for rule in rules)
-
-    def work(self, checkpoint: Checkpoint, process: OperatorProcess) -> Checkpoint:
-        phase, generation, after = checkpoint
-        if phase == "close":
-            program = process.program  # the job may have started again under other rules
-            return Checkpoint(
-                "entries",
-                rebuild.close(
-                    process.fenced, program, self.target, process.generations, process.deadline, process.clock
-                ),
-            )
-        process.generations.at_least(self.target, generation)
-        if phase == "entries":
-            rule, target = self.target
-            entries, after = process.entries(after)
-            keys = [key for key, entry in entries.items() if target in entry.contributions.get(rule, {})]
-            process.refresher.sources(dict.fromkeys(keys), process.deadline)
-            process.require_refreshed()
-            return Checkpoint("entries", generation, after) if after is not None else Checkpoint("reopen", generation)
-        if phase == "reopen":
-            rebuild.reopen(process.fenced, self.target, generation)
-            return Checkpoint("publish", generation)
-        if phase == "publish":
-            process.refresher.publish([self.target], process.deadline)
-            process.require_refreshed()
-            return Checkpoint("sweep", generation)
-        rebuild.sweep(process.fenced, self.target, generation)
-        return DONE
-
-
 class Backfill(Job):
-    """A backfill by the real operation: in pieces of this job, or as tasks that the worker does.
-
-    A backfill of some rules continues with all rules.
-    """
+    """A backfill by the real operation: in pieces of this job, or as tasks that the worker does."""
 
     name = "backfill"
 
-    def __init__(
-        self, version: RuleVersion, *, rules: Sequence[str], queued: bool, restart: bool, **options: Any
-    ) -> None:
+    def __init__(self, version: RuleVersion, *, queued: bool, restart: bool, **options: Any) -> None:
         super().__init__(version)
-        self._rules = rules
         self._queued = queued
         self._restart = restart
         self._options = options
 
-    def first(self) -> Checkpoint:
-        return BEGIN
+    def versions(self, process: OperatorProcess) -> Collection[str] | None:
+        """The versions to fill, or to promote; None for all that are filling."""
+        return None
 
     def work(self, checkpoint: Checkpoint, process: OperatorProcess) -> Checkpoint:
         backfill = process.backfill()
         if checkpoint == BEGIN:
-            (rules, self._rules), (restart, self._restart) = (self._rules, ()), (self._restart, False)
-            run = backfill.begin(rules=rules, restart=restart, allow_delete=True, **self._options)
+            restart, self._restart = self._restart, False
+            run = backfill.begin(versions=self.versions(process), restart=restart, allow_delete=True, **self._options)
             if self._queued and process.tasks is not None:
                 runner.send_tasks(backfill, run, process.tasks)
                 return DONE
@@ -313,28 +231,59 @@ class Backfill(Job):
         if newest is None or newest.name != checkpoint.about:
             raise Overtaken
         if newest.done:
-            return self.first() if newest.rules else DONE
-        if newest.ready > process.now().timestamp():
-            self.ready = newest.ready
-            return checkpoint
+            return DONE
         left = [segment for segment in backfill.segments(newest) if not segment.done]
         if not left:
             backfill.forward(newest)
             return checkpoint
         done = backfill.page(newest, left[int(process.chance() * len(left))], process.deadline)
-        backfill.release()
         if done.failed:
             raise Transient("not all of a page could be done")
         return checkpoint
+
+
+class Apply(Backfill):
+    """A rule file is applied: its new versions are registered, filled and promoted."""
+
+    name = "apply"
+
+    def versions(self, process: OperatorProcess) -> Collection[str] | None:
+        versions = process.registry.register(self.version.program).versions.values()
+        return [version.name for version in versions if version.state != "active"]
+
+
+class RollBack(Backfill):
+    """A version that stands by is promoted."""
+
+    name = "roll back"
+
+    def versions(self, process: OperatorProcess) -> Collection[str] | None:
+        standby = [version.name for version in process.snapshot.versions.values() if version.state == "standby"]
+        return [standby[int(process.chance() * len(standby))]] if standby else []
+
+    def work(self, checkpoint: Checkpoint, process: OperatorProcess) -> Checkpoint:
+        if checkpoint == BEGIN and not self.versions(process):
+            return DONE
+        return super().work(checkpoint, process)
+
+
+class Recount(Backfill):
+    """A rule is counted again."""
+
+    name = "recount"
+
+    def __init__(self, version: RuleVersion, rule: str, **options: Any) -> None:
+        super().__init__(version, **options)
+        self._rule = rule
+
+    def versions(self, process: OperatorProcess) -> Collection[str] | None:
+        return [version.name for version in process.registry.recount([self._rule]).versions.values()]
 
 
 class Verify(Job):
     """`verify --repair` of all tables, in one process."""
 
     name = "verify"
-
-    def first(self) -> Checkpoint:
-        return Checkpoint("verify")
 
     def work(self, checkpoint: Checkpoint, process: OperatorProcess) -> Checkpoint:
         scope = Scope(process.program, process.snapshot)
@@ -343,8 +292,8 @@ class Verify(Job):
             verification = Verification(scope, process.store, scratch, patience=0, page=process.page, **options)
             verification.all()
             store = Cautious(process.store, deletes=True)
-            options |= {"clock": process.clock, "chance": process.chance, "named": process.named}
-            repair = Repair(scope, store, verification.candidates, **options)
+            options = {"sleep": process.sleep, "run": process.run, "clock": process.clock, "chance": process.chance}
+            repair = Repair(scope, process.packaged, store, verification.candidates, process.backfill(), **options)
             repair.all()
             if repair.failed:
                 raise Transient(f"not repaired: {repair.failed}")

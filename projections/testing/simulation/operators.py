@@ -1,4 +1,4 @@
-"""The actions of operators in a history (operations, deployments of other rules, outages, restores), and their jobs."""
+"""The actions of operators in a history (operations, other rules, outages, restores), and their jobs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
+from typing import Any
 
-from projections.engine import rebuild
-from projections.engine.groups import Generations
-from projections.engine.ledger_items import Target
-from projections.engine.registry import Registry, Replaced
+from projections.engine.registry import Registry
 from projections.engine.rejections import Rejected
+from projections.engine.running import Reload
 from projections.engine.store import Image
-from projections.errors import Misconfigured, Transient, UsageError
+from projections.engine.value_counters import ValueCounters
+from projections.errors import Transient, UsageError
 from projections.local.event_source import Batch
+from projections.operations.backfill.backfill_runs import Overtaken
 from projections.operations.backfill.progress import Progress
 from projections.operations.failed_messages import Reader
 from projections.testing.simulation.database import Database
@@ -25,24 +26,25 @@ from projections.testing.simulation.history_checks import HistoryChecks
 from projections.testing.simulation.jobs import (
     BEGIN,
     DONE,
-    OUTDATED,
+    Apply,
     Backfill,
     Checkpoint,
     Job,
     OperatorProcess,
-    Rebuild,
+    Recount,
     Refresh,
+    RollBack,
     Verify,
     groups_of,
 )
-from projections.testing.simulation.rule_versions import RuleVersions
+from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions
 from projections.testing.simulation.scheduler import Scheduler
 from projections.testing.simulation.trace import Trace
 from projections.testing.simulation.workers import Invocation
 
 
 class JobRunner:
-    """Runs the pieces of jobs as invocations, in any order. A job whose rules were replaced starts again with others."""
+    """Runs the pieces of jobs as invocations, in any order."""
 
     def __init__(
         self,
@@ -58,8 +60,6 @@ class JobRunner:
         self._scheduler = scheduler
         self._quarantine = quarantine
         self.jobs: list[Job] = []
-        self.gave_up = False
-        """Whether a process died, timed out or failed: it may have left a rebuild that is not complete."""
 
     def later(self, job: Job) -> Job:
         """Let a job wait until no invocation is under way that began before."""
@@ -74,7 +74,7 @@ class JobRunner:
             return False
         job = jobs[int(self._random() * len(jobs))]
         if self._random() < 0.3:
-            job.generations = Generations()  # by another process
+            job.values = ValueCounters()  # by another process
         job.busy = True
         invocation = self._scheduler.invocation(job.version, partial(self._finish, job), job.name)
         self._scheduler.begin(invocation, partial(self._work, job, job.checkpoint, invocation), f"{job.checkpoint}")
@@ -82,11 +82,12 @@ class JobRunner:
 
     def _work(self, job: Job, checkpoint: Checkpoint, invocation: Invocation) -> Checkpoint | None:
         """Return the checkpoint after a piece of a job; None if it has to be repeated."""
+        process = job.process
         try:
-            process = job.process
             if process is not None and (job.detached or self._random() < self._plan.outlive):
                 process.resume(invocation)
-                return process.do(job, checkpoint)
+                invocation.registry = job.registry
+                return job.work(checkpoint, process)
             process = OperatorProcess(
                 invocation.version,
                 self._deployment.store,
@@ -94,23 +95,23 @@ class JobRunner:
                 run=self._deployment.run(),
                 chance=self._random,
                 now=self._scheduler.now,
-                new_rules=self._plan.new_rules,
-                generations=job.generations,
+                filled=not self._plan.fill,
+                values=job.values,
                 tasks=self._deployment.tasks,
                 quarantine=self._quarantine,
                 page=self._plan.scan_page,
             )
-            if process.outdated and checkpoint != BEGIN:
-                return OUTDATED
-            if job.version is invocation.version:  # else the job has started again under other rules
-                job.process = process
-            return process.do(job, checkpoint)
-        except Replaced:
-            return OUTDATED
-        except Misconfigured:  # the rule file of an earlier process may lack a rule that was added since
-            if invocation.version is self._deployment.version:
-                raise
-            return OUTDATED
+            job.process, job.registry = process, invocation.registry
+            return job.work(checkpoint, process)
+        except Overtaken:
+            return DONE
+        except Reload as reload:
+            assert process is not None
+            try:
+                process.registry.overtake(reload)
+            except Transient:
+                return None
+            return None
         except (Transient, UsageError):  # a usage error: another backfill began at the same time
             return None
 
@@ -118,19 +119,13 @@ class JobRunner:
         job.busy = False
         if job not in self.jobs:
             return
-        if checkpoint is None or checkpoint is OUTDATED:
-            self.gave_up = True
-        if job.detached and (checkpoint is None or checkpoint in (OUTDATED, DONE, BEGIN)):
-            self.jobs.remove(job)  # it ended with an error, or it is done: nobody activates replaced rules again
-            return
-        if checkpoint is OUTDATED:
-            if not job.restart(self._deployment.version):
-                self.jobs.remove(job)
+        if job.detached and (checkpoint is None or checkpoint is DONE):
+            self.jobs.remove(job)  # it ended with an error, or it is done
             return
         if checkpoint is None:
             job.process = None
             if self._random() < 0.1:
-                job.restart(job.version)
+                job.restart()
             return
         job.checkpoint = checkpoint
         if checkpoint is DONE:
@@ -143,13 +138,6 @@ class JobRunner:
         for job in [job for job in self.jobs if not job.detached and job.process is not None]:
             if self._random() < self._plan.outlive and job.checkpoint != BEGIN:
                 self.jobs.append(job.detach())
-
-    def restart_backfills(self) -> None:
-        """Start backfills again with the rules that are deployed now."""
-        for job in self.jobs:
-            if isinstance(job, Backfill) and not job.detached:
-                job.restart(self._deployment.version)
-                self.later(job)  # a process that activates the former rules may still be at work
 
 
 _Action = Callable[[], Job | None]
@@ -182,21 +170,20 @@ class Operators:
         self._trace = trace
         self._backup: list[Image] = []
         """The ledger, as it was backed up."""
-        self._awaited: Job | None = None
-        """The backfill that has to begin before the next action."""
         self._actions = self._schedule()
         """Each action with the number of writes of the application that are left then. The last one comes first."""
 
     def _schedule(self) -> list[tuple[int, _Action]]:
         plan, versions, random = self._plan, self._versions, self._random
         actions: list[_Action] = [self._refresh] * plan.refreshes
-        actions += [self._rebuild] * plan.rebuilds
+        actions += [self._recount] * plan.recounts
+        actions += [self._roll_back] * plan.swaps
         actions += [self._backfill] * plan.backfills
         actions += [self._verify] * plan.verifies
         if plan.fill or versions.change:
-            actions.append(self._deploy_last)
+            actions.append(self._apply_last)
         scheduled = [(int(random() * (plan.writes + 1)), action) for action in actions]
-        if not plan.fill and not versions.change and not versions.keep_expired:
+        if not plan.fill and versions.between is None:
             pairs: list[tuple[bool, _Action, _Action]] = [
                 (plan.outage, self._switch_off, self._switch_on),
                 (plan.restore, self._back_up, self._restore),
@@ -207,21 +194,16 @@ class Operators:
                     scheduled += [(early + (early == late), first), (late, second)]
         if versions.between is not None:  # deployed before the last ones
             left = scheduled[-1][0]
-            scheduled.append((left + int(random() * (plan.writes + 1 - left)), self._deploy_between))
+            scheduled.append((left + int(random() * (plan.writes + 1 - left)), self._apply_between))
         return sorted(scheduled, key=lambda pair: pair[0])
 
     def act(self, writes_left: int) -> None:
         """Begin the actions that are due."""
-        while self._actions and self._actions[-1][0] >= writes_left and not self._waits():
+        while self._actions and self._actions[-1][0] >= writes_left:
             _, action = self._actions.pop()
             job = action()
             if job is not None:
                 self._runner.jobs.append(job)
-
-    def _waits(self) -> bool:
-        """Whether the backfill that makes rules active has yet to begin."""
-        job = self._awaited
-        return job is not None and job in self._runner.jobs and job.checkpoint == BEGIN
 
     # Operations
 
@@ -234,43 +216,35 @@ class Operators:
         known = {key: [database.gone[key]] for key in chosen if key in database.gone}
         return Refresh(self._deployment.version, chosen, known)
 
-    def _rebuild(self) -> Job | None:
-        """Rebuild a group that exists, or one without contributions; often one that is being rebuilt already."""
-        program, rng = self._deployment.version.program, self._rng
-        rules = {rule.name: rule for rules in program.ledger_rules.values() for rule in rules}
-        targets: list[Target] = [job.target for job in self._runner.jobs if isinstance(job, Rebuild)]
-        if not targets or rng.random() < 0.5:
-            targets = groups_of(self._database.ledger())
-        if not targets or rng.random() < 0.1:
-            items = [program.recognise(key, image) for key, image in self._database.items.items()]
-            evaluated = [program.contributions(item).contributions for item in items]
-            targets += [(rule, target) for by_rule in evaluated for rule, held in by_rule.items() for target in held]
-        targets = [target for target in targets if target[0] in rules]
+    def _recount(self) -> Job | None:
+        """Count a rule again, perhaps after one of its groups was damaged."""
+        database, rng = self._database, self._rng
+        snapshot = Registry(self._deployment.version.program, database.store).read()
+        active = {version.name: rule for rule, version in snapshot.active.items()} if snapshot is not None else {}
+        targets = [target for target in groups_of(database.ledger()) if target[0] in active]
         if not targets:
             return None
         target = rng.choice(targets)
         if rng.random() < self._plan.damage:
-            words = damage(self._database.store, target, rng, keeps=rules[target[0]].expired == "keep")
+            words = damage(database.store, target, rng)
             if words is not None:
                 self._trace.note(f"damage: {words}")
                 self._checks.damaged = True
-        return Rebuild(self._deployment.version, target)
+        return Recount(self._deployment.version, active[target[0]], **self._options())
 
-    def _backfill(self, *, resumes: bool = False, restarts: bool = False) -> Job:
-        """Backfill all rules, or one rule first."""
-        version = self._deployment.version
-        if version is self._versions.between and not self._versions.retires:
-            version = self._versions.last  # which could not become active after the others
-        random, rules = self._random, version.program.rules
-        queued = self._plan.queue and random() < 0.5 and not resumes
-        return Backfill(
-            version,
-            rules=[list(rules)[int(random() * len(rules))]] if not queued and random() < 0.2 else [],
-            queued=queued,
-            restart=random() < 0.2 or restarts,
-            segments=1 + int(3 * random()),
-            wait=self._scheduler.time_out,
-        )
+    def _roll_back(self) -> Job:
+        return RollBack(self._deployment.version, **self._options(), fills=False)
+
+    def _options(self) -> dict[str, Any]:
+        """The options of a backfill."""
+        return {
+            "queued": self._plan.queue and self._random() < 0.5,
+            "restart": self._random() < 0.2,
+            "segments": 1 + int(3 * self._random()),
+        }
+
+    def _backfill(self) -> Job:
+        return Backfill(self._deployment.version, **self._options())
 
     def _verify(self) -> Job:
         return Verify(self._deployment.version)
@@ -287,13 +261,18 @@ class Operators:
 
     def resume(self) -> bool:
         """Begin jobs that complete what crashed or abandoned processes left; return whether there are jobs."""
-        runner, last = self._runner, self._versions.last
-        left, runner.gave_up = list(rebuild.notes(self._database.store)) if runner.gave_up else [], False
-        jobs = [Rebuild(last, note.target) for note in left]
-        runner.jobs += [job for job in jobs if job.restart(last)]
-        run = Progress(self._database.store).run()
-        if run is not None and not run.done:
-            runner.jobs.append(self._backfill(resumes=True))
+        runner, last, store = self._runner, self._versions.last, self._database.store
+        snapshot = Registry(last.program, store).read()
+        options = {**self._options(), "queued": False}
+        if snapshot is not None and not self._checks.is_applied(snapshot):
+            runner.jobs.append(Apply(last, **options))
+        elif ((run := Progress(store).run()) is not None and not run.done) or (
+            snapshot is not None
+            and any(
+                version.unfinished or version.state in ("filling", "leaving") for version in snapshot.versions.values()
+            )
+        ):
+            runner.jobs.append(Backfill(last, **options))
         return bool(runner.jobs)
 
     # The stream and the ledger
@@ -305,7 +284,7 @@ class Operators:
     def _switch_on(self) -> Job:
         self._database.switch_on()
         self._trace.note("the stream is switched on again")
-        return self._runner.later(self._backfill(restarts=True))
+        return Backfill(self._deployment.version, **{**self._options(), "restart": True})
 
     def _back_up(self) -> None:
         self._backup = self._database.ledger()
@@ -314,8 +293,10 @@ class Operators:
     def _restore(self) -> Job:
         """Restore the ledger under its name. It does not exist meanwhile, so all invocations fail."""
         self._scheduler.kill_all("the ledger does not exist")
-        runner, version = self._runner, self._deployment.version
-        runner.jobs = [job for job in runner.jobs if not job.detached and job.restart(version)]
+        runner = self._runner
+        runner.jobs = [job for job in runner.jobs if not job.detached]
+        for job in runner.jobs:
+            job.restart()
         self._database.restore(self._backup)
         self._checks.damaged = True  # guards are ahead of their groups
         self._trace.note("the ledger is restored")
@@ -323,50 +304,18 @@ class Operators:
 
     # Other rules
 
-    def _deploy_between(self) -> Job | None:
-        """Deploy rules that will be replaced or rolled back, before they become active, or after."""
-        versions, plan = self._versions, self._plan
-        assert versions.between is not None
-        self._checks.activate(self._deployment.version)
+    def _apply(self, version: RuleVersion, words: str) -> Job:
         self._runner.detach()
-        self._checks.begin_provisional()
-        self._deployment.deploy(versions.between, plan.warm)
-        self._trace.note(f"the rules change: {versions.change}")
-        if versions.retires:
-            self._runner.restart_backfills()
-        if not versions.retires or self._random() < (0.3 if plan.then == "changed again" else 0.7):
-            return None
-        job = self._runner.later(self._backfill())
-        if plan.then == "changed again" and self._random() < 0.8:
-            self._awaited = job
-        return job
+        self._deployment.deploy(version, self._plan.warm)
+        self._trace.note(words)
+        return Apply(version, **self._options())
 
-    def _deploy_last(self) -> Job | None:
-        """Deploy other rules, or the first ones again, or begin the backfill of rules that are filling."""
-        versions, runner, warm = self._versions, self._runner, 0
-        if versions.between is None:
-            self._checks.activate(self._deployment.version)
-        runner.detach()
-        if versions.between is not None:
-            # No process begins with rules that were never active, and those under way have ended.
-            snapshot = Registry(versions.between.program, self._database.store).read()
-            known = snapshot is not None and snapshot.program == versions.between.program.fingerprint
-            warm = self._plan.warm if known else 0
-            runner.jobs = [
-                job
-                for job in runner.jobs
-                if job.detached or (known and job.checkpoint != BEGIN) or job.restart(versions.last)
-            ]
-            self._trace.note(
-                "the rules change again" if self._plan.then == "changed again" else "the rules are rolled back"
-            )
-        elif versions.change:
-            warm = self._plan.warm
-            self._trace.note(f"the rules change: {versions.change}")
-        self._deployment.deploy(versions.last, warm)
-        runner.restart_backfills()
-        jobs = [self._backfill() for _ in range(1 + (self._random() < 0.3))]
-        for job in jobs:
-            runner.later(job)
-        runner.jobs += jobs[1:]
-        return jobs[0]
+    def _apply_between(self) -> Job:
+        """Apply rules that will be replaced, before they are active or after."""
+        assert self._versions.between is not None
+        return self._apply(self._versions.between, f"the rules change: {self._versions.change}")
+
+    def _apply_last(self) -> Job:
+        """Apply other rules, or the first ones again, or fill the rules of an empty registry."""
+        words = "the rules change again" if self._versions.between is not None else "the rules change"
+        return self._apply(self._versions.last, f"{words}: {self._versions.change}")

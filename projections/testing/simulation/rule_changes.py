@@ -3,7 +3,8 @@
 One of the two is the given file, the other differs in one or two rules. Changes are made to canonical documents; results
 that do not compile are discarded. Changes whose result is not determined are left out:
 
-- A rule with `expired: keep` has settled items as they were then. If it is changed or added, nothing expires.
+- A rule with `expired: keep` has settled items as they were then. If it is changed or added, nothing expires, unless it
+  contributes the same.
 - A copy that is renamed or retired leaves items behind that only `retired: remove` deletes.
 """
 
@@ -82,8 +83,8 @@ class _Draft:
         name = names[int(self._rng.random() * len(names))]
         keeps = self._rules[name].get("expired") == "keep"
         dice = self._rng.random()
-        if not self._rules[name]["enabled"]:
-            return self._enable(name, keeps, dice)
+        if self._rules[name]["hold"]:
+            return self._release(name, keeps, dice)
         if dice < 0.12 and len(names) > 1:
             del self._rules[name]
             return Change(self._other, self._document, f"{name} is added", not keeps)
@@ -92,8 +93,8 @@ class _Draft:
         if dice < 0.30 and "copy" not in self._rules[name]:
             return self._rename(name, keeps)
         if dice < 0.42:
-            self._rules[name]["mode"] = "shadow"
-            return Change(self._other, self._document, f"{name} goes live from shadow", expires=not keeps)
+            self._rules[name]["hold"] = True
+            return Change(self._other, self._document, f"{name} is held no longer", expires=True)
         words = [self._edit(name)]
         if self._rng.random() < 0.3:
             second = names[int(self._rng.random() * len(names))]
@@ -106,12 +107,12 @@ class _Draft:
             return Change(self._document, self._other, text, not keeps)
         return Change(self._other, self._document, f"{text}, reverted", not keeps)
 
-    def _enable(self, name: str, keeps: bool, dice: float) -> Change:
-        """The rule is enabled, or it was until now."""
-        self._rules[name]["enabled"] = True
+    def _release(self, name: str, keeps: bool, dice: float) -> Change:
+        """The rule is held no longer, or from now on."""
+        self._rules[name]["hold"] = False
         if dice < 0.5:
-            return Change(self._document, self._other, f"{name} is enabled", expires=not keeps)
-        return Change(self._other, self._document, f"{name} is disabled", expires=not keeps)
+            return Change(self._document, self._other, f"{name} is held no longer", expires=True)
+        return Change(self._other, self._document, f"{name} is held", expires=True)
 
     def _retire(self, name: str) -> Change:
         del self._rules[name]

@@ -10,7 +10,6 @@ from typing import Any
 
 from projections.language.program import Program
 from projections.language.rules import Rule
-from projections.testing.simulation.checks import Checks
 from projections.testing.simulation.harm import Ownership
 from projections.testing.simulation.pools import Pools
 from projections.testing.simulation.rule_changes import change
@@ -20,23 +19,18 @@ _TRIES = 20
 
 
 class RuleVersion:
-    """One version of the rules, with what must hold under it."""
+    """One version of a rule file."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
         self.program = Program.from_document(document)
-
-    @cached_property
-    def checks(self) -> Checks:
-        return Checks(self.program, self.document)
 
 
 @dataclass(frozen=True)
 class RuleVersions:
     """The rules of a history. If they change, `first` and `last` differ, and `change` describes how.
 
-    If they change twice or are rolled back, `between` is deployed between the two. `retires` is whether `last` has all rules
-    of `between`, or lists them under `retired`, as it must if they may have been active.
+    If they change twice or are rolled back, `between` is applied between the two.
     """
 
     first: RuleVersion
@@ -47,7 +41,6 @@ class RuleVersions:
     change: str = ""
     expires: bool = True
     between: RuleVersion | None = None
-    retires: bool = False
     rolled_back: bool = False
     """Whether the rules at the end are those at the beginning."""
 
@@ -66,15 +59,20 @@ class RuleVersions:
         return [rule for version in self.all for rule in version.program.rules.values()]
 
     @cached_property
+    def newer(self) -> list[Mapping[str, Any]]:
+        """The documents of rules that the first package does not have."""
+        first = {rule.fingerprint for rule in self.first.program.rules.values()}
+        return [
+            version.program.closed_document(name)
+            for version in self.all
+            for name, rule in version.program.rules.items()
+            if rule.fingerprint not in first
+        ]
+
+    @cached_property
     def keep_expired(self) -> bool:
         """Whether a rule keeps what expired items contributed."""
         return any(rule.expired == "keep" for rule in self.rules)
-
-    @cached_property
-    def guards_change(self) -> bool:
-        """Whether a rule's guards change their meaning: from versions of a source to versions of a group, or back."""
-        claimed = {rule.name for rule in self.rules if rule.claimed}
-        return any(not claimed.isdisjoint(version.program.guarded_copies) for version in self.all)
 
     @cached_property
     def indexed(self) -> bool:
@@ -106,23 +104,21 @@ def edit_again(versions: RuleVersions, rng: Random) -> RuleVersions:
             application = _merge(versions.first, between, last)
             words = f"{versions.change}; and then {edit.words}"
             expires = versions.expires and edit.expires
-            return RuleVersions(
-                versions.first, last, application, Pools(application), words, expires, between, retires=True
-            )
+            return RuleVersions(versions.first, last, application, Pools(application), words, expires, between)
     return versions
 
 
-def roll_back(versions: RuleVersions, retires: bool) -> RuleVersions:
+def roll_back(versions: RuleVersions) -> RuleVersions:
     """Return the versions with their change rolled back before the history ends."""
     before, between = versions.first, versions.last
     added = between.program.rules.keys() - before.program.rules.keys()
     last = before
-    if retires and added:
+    if added:
         last = RuleVersion(
             {**before.document, "retired": {**before.document["retired"], **dict.fromkeys(added, "remove")}}
         )
     words = f"{versions.change}; and that is rolled back"
-    return replace(versions, last=last, change=words, between=between, retires=retires or not added, rolled_back=True)
+    return replace(versions, last=last, change=words, between=between, rolled_back=True)
 
 
 def _merge(*versions: RuleVersion) -> Program:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from projections.engine.store import Check, Delete, Image, ItemKey, Update
+from projections.engine.store import Delete, Image, ItemKey, Update
 from projections.errors import ConditionFailed, TransactionCancelled
 from projections.language.keys import encode_key
 from projections.language.values import plain
@@ -89,8 +89,6 @@ def _subject(subject: Any) -> str:
         return f"{encode_key(subject.key)} DELETE" + (
             f"  IF {_condition(subject.condition)}" if subject.condition else ""
         )
-    if isinstance(subject, Check):
-        return f"{encode_key(subject.key)} CHECK  IF {_condition(subject.condition)}"
     if isinstance(subject, Sequence) and not isinstance(subject, str):
         return "".join(f"\n{'':24}{_subject(part)}" for part in subject)
     return str(subject)

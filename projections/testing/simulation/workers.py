@@ -7,18 +7,22 @@ switches to the scheduler, which later resumes it, perhaps with a fault, or neve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from projections.engine.ledger_items import LEDGER
-from projections.engine.store import Action, Image, ItemKey, Page, Schema, Store, Update, Value, Write
+from projections.engine.registry import REGISTRY
+from projections.engine.running import Reload
+from projections.engine.store import Image, ItemKey, Page, Schema, Store, Update, Value, Write
 from projections.errors import ConditionFailed, Reason, ReasonKind, StoreError, TransactionCancelled, Transient
 from projections.stores.requests import require_items
 
 if TYPE_CHECKING:
     from projections.testing.simulation.rule_versions import RuleVersion
 
+
+T = TypeVar("T")
 
 THROTTLED = "throttled"
 """The call is refused before it does anything."""
@@ -40,7 +44,9 @@ class Invocation:
     ) -> None:
         self.number = number
         self.version = version
-        """The rules it was started with."""
+        """The rules of its package, or of the file that an operator applies."""
+        self.registry: Image | None = None
+        """The registry as it read it last."""
         self.finish = finish
         self.seconds = seconds
         """The time that is left."""
@@ -83,14 +89,14 @@ class Thread(greenlet):
         """The number of threads that it has started and waits for."""
         self.awaited_by: Thread | None = None
         self.result: Any = None
-        self.failure: Exception | None = None
+        self.failure: Exception | Reload | None = None
 
     def run(self, _: None = None) -> None:
         try:
             self.result = self.work()
         except GreenletExit:
             return  # the process is gone
-        except Exception as error:
+        except (Exception, Reload) as error:
             self.failure = error
         self.invocation.threads.remove(self)
         if self.awaited_by is not None:
@@ -141,8 +147,21 @@ class SteppedStore:
         return self._store.schema(table)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
-        image: Image | None = carry_out("get", key, lambda: self._store.get(key, attributes))
+        call = self._noting([key], lambda: self._store.get(key, attributes))
+        image: Image | None = carry_out("get", key, call)
         return image
+
+    def _noting(self, keys: Sequence[ItemKey], call: Callable[[], T]) -> Callable[[], T]:
+        """Return a call that notes the registry as it is then, if it reads or writes it."""
+
+        def noting() -> T:
+            result = call()
+            thread = getcurrent()
+            assert isinstance(thread, Thread)
+            thread.invocation.registry = self._store.get(REGISTRY)
+            return result
+
+        return noting if REGISTRY in keys else call
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         images: dict[ItemKey, Image] = carry_out("get_many", keys, lambda: self._store.get_many(keys))
@@ -163,7 +182,7 @@ class SteppedStore:
         return page
 
     def write(self, write: Write) -> Image | None:
-        removed: Image | None = carry_out("write", write, lambda: self._store.write(write))
+        removed: Image | None = carry_out("write", write, self._noting([write.key], lambda: self._store.write(write)))
         return removed
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
@@ -180,8 +199,9 @@ class SteppedStore:
                 answers.append(error)
         return answers
 
-    def transact(self, writes: Sequence[Action]) -> None:
-        carry_out("transact", writes, lambda: self._store.transact(writes))
+    def transact(self, writes: Sequence[Write]) -> None:
+        keys = [write.key for write in writes]
+        carry_out("transact", writes, self._noting(keys, lambda: self._store.transact(writes)))
 
 
 def carry_out(name: str, subject: Any, call: Callable[[], Any]) -> Any:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.running import Deadline
 from projections.operations.backfill.backfill_runs import Backfill
 from projections.operations.backfill.progress import Run
@@ -66,8 +65,10 @@ class Stage(World):
             head = TABLE if "table:" not in rules else "# all of it:\n"
         else:
             rules = "projections:\n" + rules
-        super().__init__(rules + (f"retired: {retired}\n" if retired else ""), head, **settings)
         self.clock = of.clock if of is not None else Clock()
+        super().__init__(
+            rules + (f"retired: {retired}\n" if retired else ""), head, **{"clock": self.clock, **settings}
+        )
         self.occupied: set[str] = set()
         """The items that backfills rejected because the key of what they make holds an item of another kind."""
         if of is not None:
@@ -123,8 +124,6 @@ class Stage(World):
     def work(self, backfill: Backfill, run: Run, between: Callable[[], Any] = lambda: None) -> Run:
         """Works a run off to its end, its segments in turn; something happens after each page."""
         while not run.done:
-            if run.ready > self.clock.now:
-                self.clock.sleep(run.ready - self.clock.now)
             self.phase(backfill, run, between)
             run, _ = backfill.forward(run)
         return run
@@ -139,25 +138,32 @@ class Stage(World):
                 self.occupied |= {one.key or "" for one in done.rejected}
                 between()
 
+    def apply(self, backfill: Backfill, **begin: Any) -> Run:
+        """Registers the rules, and begins to fill those that are not published."""
+        _, versions = backfill.registry.register(self.program)
+        waiting = [version.name for version in versions.values() if version.state != "active"]
+        return backfill.begin(**{"versions": waiting, "segments": 2, **begin})
+
     def filled(
         self, between: Callable[[], Any] = lambda: None, occupied: Collection[str] = (), **begin: Any
     ) -> dict[str, Any]:
-        """A backfill from beginning to end; what it counted by phase. `occupied` is what it is to find so."""
+        """The rules applied from beginning to end; what was counted by phase. `occupied` is what is to be found so."""
         backfill = self.backfill()
-        run = self.work(backfill, backfill.begin(**{"segments": 2, "allow_delete": True, **begin}), between)
+        run = self.work(backfill, self.apply(backfill, **{"allow_delete": True, **begin}), between)
         assert self.occupied == set(occupied)
         self.settle()
         return backfill.report(run)
 
     # What can be seen
 
-    def read_or_create(self) -> RegistrySnapshot:
-        found = Registry(self.program, self.store).read()
-        assert found is not None
-        return found
-
     def states(self) -> dict[str, str]:
-        return {name: one.state for name, one in self.read_or_create().rules.items()}
+        """The state of each version, such as `likes.1`, without those that are gone."""
+        versions = self.registry().read_or_create().versions.items()
+        return {name: version.state for name, version in versions if version.state != "gone"}
+
+    def published(self) -> set[str]:
+        """The rules that are published."""
+        return set(self.registry().read_or_create().active)
 
     def right(self) -> None:
         """Everything derived is as the oracle has it."""

@@ -25,7 +25,7 @@ from projections.testing.oracle import Oracle
 from tests.operations.backfill.stage import ALL, BY_NAME, LIKE, POST, SEEN, TABLE, TAG, USER, Stage
 
 RULES = f"{TABLE}entities:\n{POST}{LIKE}{USER}{BY_NAME}{SEEN}{TAG}projections:\n{ALL}"
-COMMAND = [sys.executable, "-m", "projections", "backfill"]
+COMMAND = [sys.executable, "-m", "projections", "apply", "--yes"]
 
 
 class Tables:
@@ -58,7 +58,11 @@ class Tables:
         """The command, in a process of its own."""
         environment = {**os.environ, **self.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.Popen(
-            [*COMMAND, *options], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*COMMAND, self.environ["RULES"], "--yes", *options],
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
 
     def items(self, table: str) -> list[Any]:
@@ -96,7 +100,7 @@ def test_a_backfill_that_is_killed_continues_by_the_same_command(
 ) -> None:
     """SIGKILL while entries are written; then the command is left to come to its end."""
     tables = filled(dynamodb_local_url, users=40, posts=8)
-    options = ("--wait", "0", "--segments", "3", "--max-writes", "300", "--allow-delete")
+    options = ("--segments", "3", "--max-writes", "300", "--allow-delete")
     with tables.begun(*options) as process:
         while tables.noted("E|") < 20:
             assert process.poll() is None, process.communicate()
@@ -104,11 +108,11 @@ def test_a_backfill_that_is_killed_continues_by_the_same_command(
         process.send_signal(signal.SIGKILL)
         _, said = process.communicate(timeout=20)
     assert process.returncode == -signal.SIGKILL
-    (run,) = re.findall(r"backfill (\w+) begins", said)
+    (run,) = re.findall(r"(\w+): 3 segments, from phase items", said)
     assert tables.wrong(), "it was killed too late"
     with tables.begun(*options) as process:
         out, said = process.communicate(timeout=90)
-    assert (process.returncode, f"backfill {run} continues" in said) == (0, True), out + said
+    assert (process.returncode, f"{run}: 3 segments, from phase " in said) == (0, True), out + said
     assert tables.wrong() == []
 
 
@@ -121,7 +125,7 @@ def test_a_backfill_is_worked_off_by_the_worker_through_a_real_queue(
     tasks, quarantine = (sqs.create_queue(QueueName=f"{kind}-{tables.main}")["QueueUrl"] for kind in ("tasks", "bad"))
     queues = {"TASK_QUEUE_URL": tasks, "QUARANTINE_QUEUE_URL": quarantine}
     tables.environ |= queues
-    with tables.begun("--queue", "--wait", "0", "--segments", "2", "--allow-delete") as process:
+    with tables.begun("--queue", "--segments", "2", "--allow-delete") as process:
         out, said = process.communicate(timeout=60)
     assert (process.returncode, "continues in the worker function" in out) == (0, True), said
     for name, value in tables.environ.items():

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from projections.engine.registry import FILLING, LIVE
 from tests.operations.backfill.stage import LIKES, Stage, before
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_table_with_data_and_no_ledger_under_live_writes(seed: int) -> None:
     chance = random.Random(seed)
-    stage = Stage(new_rules=FILLING)
+    stage = Stage(filled=False)
     stage.fill()
 
     def meanwhile() -> None:
@@ -27,13 +26,12 @@ def test_a_table_with_data_and_no_ledger_under_live_writes(seed: int) -> None:
             stage.deliver(stage.records()[: chance.randint(1, 4)])  # and again, with all that follows, later
 
     stage.filled(meanwhile, segments=chance.randint(1, 3), allow_delete=chance.random() < 0.5)
-    assert set(stage.states().values()) == {LIVE}
+    assert stage.published() == set(stage.program.rules)
     stage.right()
 
 
 def test_functions_that_filled_before_the_backfill_began_counted_what_is_theirs() -> None:
-    """The flow of the README: deployed with NEW_RULES=fill, then a backfill."""
-    stage = Stage(new_rules=FILLING)
+    stage = Stage(filled=False)
     stage.fill()
     for user in range(4):
         stage.like(user, 3, stars=7)
@@ -46,7 +44,7 @@ def test_functions_that_filled_before_the_backfill_began_counted_what_is_theirs(
 
 
 def test_nothing_partial_is_published_while_a_rule_fills() -> None:
-    stage = Stage(LIKES, new_rules=FILLING)
+    stage = Stage(LIKES, filled=False)
     stage.put("POST#1", "METADATA", likeCount=5000)  # by hand, until now
     for user in range(20):
         stage.like(user, 1, stars=1)
@@ -67,25 +65,20 @@ def test_nothing_partial_is_published_while_a_rule_fills() -> None:
     assert all(one == 5000 or other >= one for one, other in pairwise(seen))
 
 
-def test_a_function_that_read_filling_and_commits_when_the_rule_is_live_is_waited_for() -> None:
-    """It publishes nothing, so that its commit has to be there before anything is published for the last time."""
-    stage = Stage(LIKES, new_rules=FILLING)
+def test_a_function_that_read_filling_and_commits_after_the_promotion_leaves_nothing_unpublished() -> None:
+    stage = Stage(LIKES, filled=False)
     stage.fill()
     backfill = stage.backfill()
-    run = backfill.begin(segments=1, wait=60.0)
+    run = stage.apply(backfill, segments=1)
     late = stage.worker()
-    while run.phase != "live":
+    while run.phase != "promote":
         stage.phase(backfill, run)
         run, _ = backfill.forward(run)
     stage.like(77, 2, stars=1)
     moved = []
-    before(stage, "transact", lambda: moved.append(backfill.forward(run)[0]))  # the rule goes live
+    before(stage, "transact", lambda: moved.append(backfill.forward(run)[0]))
     assert late.process(stage.records(), remaining=lambda: 60.0).failed is None
     stage.lose()
-    (run,) = moved
-    assert stage.states() == {"likes": LIVE}
-    assert run.ready == stage.clock.now + 60.0
-    assert "likeCount" not in stage.post(2)
-    stage.work(backfill, run)
-    assert stage.clock.slept == [60.0]
+    assert stage.states() == {"likes.1": "active"}
+    stage.work(backfill, *moved)
     stage.right()

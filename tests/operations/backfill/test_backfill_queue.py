@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from projections.engine.embeds import Push
-from projections.engine.registry import FILLING, LIVE
 from projections.engine.rejections import Rejected
 from projections.engine.running import Pacer
 from projections.errors import Transient
@@ -18,7 +17,7 @@ from projections.operations.backfill import runner
 from projections.operations.backfill.progress import Run
 from projections.operations.tasks import BackfillTask, Tasks, write
 from projections.operations.worker import Work, WorkerHandler
-from tests.operations.backfill.stage import ALL, LIKES, TAGS, Died, Stage, deadline
+from tests.operations.backfill.stage import ALL, LIKES, Died, Stage, deadline
 
 
 class Line:
@@ -61,7 +60,7 @@ class Line:
 
     def begin(self, **options: Any) -> Run:
         backfill = self.stage.backfill()
-        run = backfill.begin(**{"segments": 3, **options})
+        run = self.stage.apply(backfill, **{"segments": 3, **options})
         runner.send_tasks(backfill, run, self.tasks)
         return run
 
@@ -93,7 +92,7 @@ class Line:
 
 
 def lined(rules: str = ALL, seed: int = 0) -> Line:
-    stage = Stage(rules, new_rules=FILLING)
+    stage = Stage(rules, filled=False)
     stage.fill()
     return Line(stage, seed)
 
@@ -101,7 +100,7 @@ def lined(rules: str = ALL, seed: int = 0) -> Line:
 @pytest.mark.parametrize("seed", range(6))
 def test_messages_in_any_order_some_twice_and_live_writes(seed: int) -> None:
     line = lined(seed=seed)
-    run = line.begin(wait=60.0, segments=1 + seed % 4)
+    run = line.begin(segments=1 + seed % 4)
 
     def meanwhile() -> None:
         if line.chance.random() < 0.5:
@@ -109,11 +108,9 @@ def test_messages_in_any_order_some_twice_and_live_writes(seed: int) -> None:
         if line.chance.random() < 0.5:
             line.stage.settle()
 
-    began = line.stage.clock.now
     line.drain(twice=0.3, between=meanwhile)
     assert (line.run().name, line.run().phase) == (run.name, "done")
-    assert line.stage.clock.now >= began + 60.0
-    assert set(line.stage.states().values()) == {LIVE}
+    assert line.stage.published() == set(line.stage.program.rules)
     line.stage.settle()
     line.stage.right()
 
@@ -121,7 +118,7 @@ def test_messages_in_any_order_some_twice_and_live_writes(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_functions_that_die_when_they_send_leave_nothing_undone(seed: int) -> None:
     line = lined(seed=seed)
-    line.begin(wait=60.0, segments=2)
+    line.begin(segments=2)
     line.deaths = 0.4
     line.drain(twice=0.1)
     assert line.run().done
@@ -137,21 +134,6 @@ def test_everything_is_counted_once_however_often_it_is_delivered() -> None:
     likes = sum(user % 5 for user in range(6))
     assert report["items"]["entries"] == likes + 4 + 6
     assert run.name == line.run().name
-
-
-def test_nothing_is_done_before_the_functions_that_know_less_have_ended() -> None:
-    line = lined(LIKES)
-    line.stage.filled()
-    after = line.stage.under(LIKES.replace("max(number(stars))", "min(number(stars))"))
-    line = Line(after)
-    line.begin(wait=60.0)
-    assert {at - after.clock.now for at, _ in line.messages} == {60.0}
-    (at, body), *_ = line.messages
-    line.messages = []
-    assert line.handle(body) == []  # it came too early
-    assert line.messages == [(at, body)]
-    assert line.run().phase == "items"
-    assert all(segment.after is None for segment in after.backfill().segments(line.run()))
 
 
 def test_pages_and_pushes_take_turns() -> None:
@@ -197,15 +179,6 @@ def test_a_page_that_fails_makes_its_message_come_again_and_is_not_passed_over()
     line.drain()
     line.stage.settle()
     line.stage.right()
-
-
-def test_a_function_with_older_rules_leaves_all_messages_to_others() -> None:
-    line = lined(LIKES)
-    line.stage.filled()
-    newer = Line(line.stage.under(LIKES + TAGS))
-    newer.begin(segments=1)
-    assert line.handle(newer.messages[0][1]) == ["1"]
-    assert "the active rules are not the rules of this function" in line.seen[-1].failed["1"]
 
 
 def test_a_run_that_is_overtaken_in_the_middle_of_a_page_is_dropped() -> None:

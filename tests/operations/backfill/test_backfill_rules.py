@@ -9,19 +9,15 @@ from typing import Any
 import pytest
 
 from projections.access.ranking import ranking_of
-from projections.engine.registry import LIVE, PROVISIONAL, RETIRING, WITHOUT, Registry, former
 from projections.engine.store import ItemKey, Update
-from projections.errors import Misconfigured, UsageError
+from projections.errors import Misconfigured
 from tests.operations.backfill.stage import (
     ALL,
     AUTHOR,
-    LIKE,
     LIKES,
     LISTED,
     NAMES,
-    POST,
     SIGHT,
-    TABLE,
     TAGS,
     Stage,
     before,
@@ -54,59 +50,57 @@ def test_a_rule_that_is_added_fills_while_the_others_stay_live() -> None:
     after.filled(meanwhile)
     assert [likes for likes, _ in seen] == list(range(count + 1, count + 1 + len(seen)))
     assert not seen[0][1]
-    assert after.states() == {"likes": LIVE, "tags": LIVE}
+    assert after.states() == {"likes.1": "active", "tags.1": "active"}
     after.right()
 
 
 # Changed rules.
 
 
-def test_a_changed_rule_takes_effect_and_keeps_its_old_value_until_then() -> None:
+def test_a_changed_rule_is_published_when_it_is_filled_and_its_former_version_until_then() -> None:
     stage = lived(LIKES)
-    old = stage.post(1)["likeCount"]
+    counts = stage.post(1)["likeCount"], sum(user % 5 > 1 and user * 10 + 1 >= 30 for user in range(6))
     after = stage.under(STRICT)
-    backfill = after.backfill()
-    run = backfill.begin(segments=1, wait=60.0)
     seen: list[Any] = []
 
     def meanwhile() -> None:
-        after.like(len(seen) % 3, 2, stars=99)
+        seen.append(after.post(1)["likeCount"] - len(seen))
+        after.like(len(seen) + 50, 1, stars=99)
         after.settle()
-        seen.append(after.post(1)["likeCount"])
 
-    after.work(backfill, run, meanwhile)
-    assert after.clock.slept == [60.0, 60.0]
-    assert seen[0] == old
-    assert after.post(1)["likeCount"] < old
+    after.filled(meanwhile)
+    assert seen == sorted(seen, reverse=True)
+    assert set(seen) == set(counts)
+    assert after.states() == {"likes.1": "standby", "likes.2": "active"}
     after.right()
-    back = after.under(LIKES)  # and back again, by the same way
-    back.filled()
-    assert back.post(1)["likeCount"] == old
+    back = after.under(LIKES)
+    report = back.filled(fills=False)
+    assert back.states() == {"likes.1": "active", "likes.2": "standby"}
+    assert "items" not in report or not report["items"], "a roll back reads no source items"
     back.right()
 
 
-def test_functions_with_the_old_rules_stop_once_the_backfill_has_begun() -> None:
+def test_functions_of_an_older_package_run_the_rules_of_the_registry() -> None:
     old = lived(LIKES)
     new = old.under(STRICT)
-    new.backfill().begin(segments=1)
-    old.like(1, 1, stars=50)
-    stopped = old.deliver()
-    assert stopped.failed is not None
-    assert "the active rules are not the rules of this function" in str(stopped.failed_reason)
-    new.position -= 1
-    assert new.deliver().failed is None
+    new.filled()
+    for stars in (50, 5):
+        old.like(stars, 1, stars=stars)
+    old.position = new.position
+    old.settle()
+    new.right()
 
 
 @pytest.mark.parametrize(
     ("method", "call"), [("transact", 0), ("get_many", 0), ("get_many", 1), *(("write", call) for call in range(6))]
 )
 def test_writes_of_an_old_function_that_began_before_are_corrected(method: str, call: int) -> None:
-    """It read the registry, then the epoch was raised; it ends within the time that the backfill waits."""
+    """It read the registry, then the rules were applied."""
     old = lived(ALL)
     new = old.under(ALL.replace(LIKES, STRICT).replace("userId, city]", "userId]"))
     backfill = new.backfill()
     runs: list[Any] = []
-    before(old, method, lambda: runs.append(backfill.begin(segments=2)), call)
+    before(old, method, lambda: runs.append(new.apply(backfill)), call)
     for user in range(3):
         old.like(user, 1, stars=20 * user)
         old.put(f"USER#{user}", "PROFILE", name="n9", city="new")
@@ -138,7 +132,7 @@ def test_attributes_that_a_changed_rule_writes_no_more_are_removed() -> None:
     assert like.keys() == {"PK", "SK", "stars", "in"}
     assert seen == {"PK": "SEEN#4#1", "SK": "X", "seen": "x"}
     after.right()
-    assert set(after.states()) == set(after.program.rules)
+    assert after.published() == set(after.program.rules)
 
 
 def test_what_application_and_rules_own_now_stays_as_it_is() -> None:
@@ -170,22 +164,21 @@ projections:
     assert old
     stage.put("SEEN#other", "Y", mine=1)  # and whatever is the application's
     after = stage.under(entities.replace("SEEN#", "VIEW#"))
-    was = former("seen", stage.program.rules["seen"].fingerprint)
     after.filled(allow_delete=False)
     assert {item["PK"]["S"] for item in after.store.items("main")} >= old
-    assert after.states() == {"seen": LIVE, was: RETIRING}
+    assert after.states() == {"seen.1": "standby" if claimed else "leaving", "seen.2": "active"}
     after.filled()
     assert not {item["PK"]["S"] for item in after.store.items("main")} & old
     assert after.item("SEEN#other", "Y") is not None
-    assert after.states() == {"seen": LIVE}
+    assert after.states() == {"seen.2": "active"} | ({"seen.1": "standby"} if claimed else {})
     after.right()
 
 
-# Rules that are rolled back before they came into force.
+# Roll backs.
 
 
-def test_writes_of_rolled_back_rules_are_corrected() -> None:
-    """Each kind in another version, and a copy that is new: none of it can be seen from the old rules."""
+def test_a_roll_back_leaves_nothing_of_the_other_versions() -> None:
+    """Each kind in another version, and a copy that is new."""
     rules = LIKES + TAGS + NAMES + LISTED + AUTHOR
     stage = lived(rules)
     before = {name for item in stage.store.items("main") for name in item}
@@ -197,109 +190,26 @@ def test_writes_of_rolled_back_rules_are_corrected() -> None:
         + AUTHOR.replace("userCity: city", "userTown: city")
     )
     newer = stage.under(changed + SIGHT)
+    newer.filled()
     chance = random.Random(5)
     for _ in range(40):
         newer.act(chance)
         newer.settle()
-    back = newer.under(rules)
-    back.act(chance)
-    back.settle()
-    assert {"userTown", "GSI2PK", "~seen"} <= {name for item in back.store.items("main") for name in item}
-    with pytest.raises(AssertionError):
-        back.right()
+    newer.right()
+    assert {"userTown", "GSI2PK", "~seen"} <= {name for item in newer.store.items("main") for name in item}
+    back = newer.under(rules, "{seen: remove}")
     back.filled(allow_delete=False)
     assert any(item["PK"]["S"].startswith("SEEN") for item in back.store.items("main")), "deletions were not allowed"
     back.filled()
     assert {name for item in back.store.items("main") for name in item} <= before
     assert not [item for item in back.store.items("main") if item["PK"]["S"].startswith("SEEN")]
-    assert back.states() == dict.fromkeys(("likes", "tags", "names", "listed", "author"), LIVE)
     back.right()
 
 
-def test_what_the_application_keeps_stays_though_a_rule_was_tried_for_it() -> None:
-    """A rule was to take over what the application writes: a count, and the keys of an index. Then it was rolled back."""
-    stage = Stage(LIKES)
-    for post in range(3):
-        stage.put(f"POST#{post}", "METADATA", owner="u1", score=post, GSI1PK=f"MINE#{post}", GSI1SK="x")
-    stage.settle()
-    newer = stage.under(LIKES.replace("best: max(number(stars))", "score: sum(stars)") + LISTED)
-    newer.like(1, 1, stars=7)
-    newer.put("POST#2", "METADATA", owner="u2", score=2, GSI1PK="MINE#2", GSI1SK="x")
-    newer.settle()
-    assert [newer.post(post)["GSI1PK"] for post in range(3)] == ["MINE#0", "MINE#1", "BY#u2"]
-    back = newer.under(LIKES)
-    dry = back.backfill(dry=True)
-    runner = back.runner(dry)
-    runner.rehearse(dry.unrecorded_run((), 2))
-    assert sorted(runner.withheld) == [f"main|POST#{post}|METADATA" for post in range(3)], "a dry run names them"
-    report = back.filled(allow_delete=False)
-    assert report["targets"]["withheld|listed"] == 3, "it is not known which of them it wrote"
-    assert [back.post(post)["score"] for post in range(3)] == [0, 1, 2]
-    assert [back.post(post)["GSI1PK"] for post in range(3)] == ["MINE#0", "MINE#1", "BY#u2"]
-    assert list(back.states().values()) == [LIVE, RETIRING]
-    back.filled()
-    assert not [post for post in range(3) if "GSI1PK" in back.post(post)]
-    assert [back.post(post)["score"] for post in range(3)] == [0, 1, 2]
-    assert back.states() == {"likes": LIVE}
-    back.right()
-
-
-def test_a_backfill_of_some_rules_is_refused_where_functions_have_tried_others() -> None:
-    stage = lived(LIKES + TAGS)
-    newer = stage.under(STRICT + TAGS + NAMES)
-    newer.like(7, 1, stars=99)
-    newer.settle()
-    with pytest.raises(UsageError, match="Run the backfill of all rules first"):
-        newer.under(LIKES + TAGS).filled(rules=["tags"])
-    newer.filled(rules=["likes", "names"])
-    assert newer.states()["likes"] == LIVE, "of their own rules it may be"
-
-
-def test_records_processed_by_functions_without_a_rule_are_corrected() -> None:
-    stage = lived(LIKES + TAGS)
-    newer = stage.under(TAGS, "{likes: keep}")
-    newer.like(7, 1, stars=99)
-    newer.settle()
-    back = newer.under(LIKES + TAGS)
-    assert back.states() == {"likes": LIVE, "tags": LIVE, former("likes", WITHOUT): PROVISIONAL}
-    with pytest.raises(AssertionError):
-        back.right()
-    back.filled()
-    assert back.states() == {"likes": LIVE, "tags": LIVE}
-    back.right()
-
-
-EXPIRING = (
-    TABLE.replace("GSI2SK]}", "GSI2SK]}, ttl: ttl") + "entities:\n" + POST + LIKE.replace("}\n", ", expires: true }\n")
-)
-KEPT = [
-    EXPIRING + "projections:\n" + rules.replace("{from: Like,", "{from: Like, expired: keep,")
-    for rules in (LIKES, STRICT)
-]
-
-
-@pytest.mark.parametrize(("active", "tried", "removing"), [(0, 1, 1), (1, 0, 1)], ids=["not counted", "only tried"])
-def test_deletions_that_functions_with_other_conditions_processed_are_no_expiries(
-    active: int, tried: int, removing: int
-) -> None:
-    """The item is gone when the backfill runs, and a rule that keeps what expires must not take it for expired."""
-    stage = lived(KEPT[active])
-    newer = stage.under(KEPT[tried])
-    newer.like(30, 1, stars=5)
-    newer.settle()
-    other = newer.under(KEPT[removing])
-    for user in (1, 2, 30):
-        other.remove(f"USER#{user}", "LIKE#1")
-    other.settle()
-    back = other.under(KEPT[active])
-    back.filled()
-    back.right()
-
-
-def test_a_rule_that_goes_into_the_shadow_leaves_what_it_published() -> None:
+def test_a_rule_that_is_held_leaves_what_it_published() -> None:
     stage = lived(LIKES)
     value = stage.post(1)["likeCount"]
-    after = stage.under(LIKES.replace("from: Like,", "from: Like, mode: shadow,"))
+    after = stage.under(LIKES.replace("from: Like,", "from: Like, hold: true,"))
     after.filled()
     after.like(40, 1, stars=3)
     after.settle()
@@ -325,24 +235,22 @@ def test_a_retired_rule(fate: str) -> None:
         after.item("TAG#a", "STATS"),
     )
     assert post is not None
-    assert after.states() == {"author": LIVE}
+    assert after.states() == {"author.1": "active"}
     if fate == "keep":
         assert {"likeCount", "best", "GSI1PK", "~likes"} <= post.keys()
         assert copy is not None
         assert tag is not None
-        assert any(json.loads(entry["contributions"]) for entry in after.ledger("E|"))
         return
     assert post.keys() == {"PK", "SK", "owner", "tags"}
     assert copy is tag is after.item("SEEN#4#1", "X") is None
     assert all(json.loads(entry["contributions"]) == {} for entry in after.ledger("E|"))
-    assert all(Registry(after.program, after.store).definition(name) is None for name in ("likes", "tags", "listed"))
 
 
 def test_an_item_of_the_application_stays_though_the_retired_rule_was_last_to_make_others() -> None:
     """That version never came to publish: the guard is from the one before."""
     stage = lived(LIKES + TAGS)
     elsewhere = '  likes: {from: Like, bind: {tag: "{postId}"}, aggregate: {into: Tag, set: {likeCount: count}}}\n'
-    stage.under(elsewhere + TAGS).backfill().begin(segments=2)
+    stage.under(elsewhere + TAGS).apply(stage.backfill())
     after = stage.under(TAGS, "{likes: remove}")
     after.filled(restart=True)
     assert after.item("POST#1", "METADATA", guards=True) == {
@@ -386,11 +294,11 @@ def test_where_two_rules_made_an_item_neither_is_forgotten_until_it_may_be_delet
     """Meanwhile another rule comes to hold it."""
     after = liked(FIRST + SECOND).under(MADE, "{first: remove, second: remove}")
     after.filled(allow_delete=False)
-    assert after.states() == {"again": LIVE, "first": RETIRING, "second": RETIRING}
+    assert after.states() == {"again.1": "active", "first.1": "leaving", "second.1": "leaving"}
     after.put("USER#2", "LIKE#2", topic="x", again=True)
     after.settle()
     after.filled(restart=True)
-    assert after.states() == {"again": LIVE}
+    assert after.states() == {"again.1": "active"}
     assert (after.item("TAG#x", "STATS", guards=True) or {}).keys() == {"PK", "SK", "again", "~again", "~"}
     after.right()
 
@@ -439,7 +347,7 @@ projections:
     after = stage.under(entities + likes, "{byId: remove}")
     after.filled(allow_delete=False)
     assert after.item("POST#1", "METADATA") is not None
-    assert after.states() == {"byId": RETIRING, "likes": LIVE}
+    assert after.states() == {"byId.1": "leaving", "likes.1": "active"}
     report = after.filled()
     assert report["targets"]["deleted|byId"] == 1
     assert after.item("POST#1", "METADATA") is None
@@ -478,11 +386,11 @@ def test_a_removed_rule_without_an_entry_in_retired_is_an_error() -> None:
     with pytest.raises(
         Misconfigured, match=r"likes: this rule is active, and the rule file does not contain it.*retired"
     ):
-        stage.under(TAGS + NAMES + SIGHT + LISTED + AUTHOR).backfill().begin()
+        stage.under(TAGS + NAMES + SIGHT + LISTED + AUTHOR).filled()
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_scores_that_expired_do_not_return_if_digits_change_back(shards: int) -> None:
+def test_scores_that_expired_count_in_the_version_that_kept_them_only(shards: int) -> None:
     def rules(digits: int) -> str:
         return f"""# entities:
 table: {{key: [PK, SK], ttl: ttl}}
@@ -506,7 +414,7 @@ projections:
         rank = ranking_of(stage.program, stage.store, "r", {"board": "x"}).rank(5)
         found.append((rank.rank, rank.equal, rank.total))
         assert drifts(stage) == []
-    assert found == [(1, 2, 2)] * 4
+    assert found == [(1, 2, 2), (1, 3, 3)] * 2
     stage.remove("BOARD#x", "PLAYER#b", by_ttl=True)
     stage.settle()
-    assert ranking_of(stage.program, stage.store, "r", {"board": "x"}).rank(5).total == 2
+    assert ranking_of(stage.program, stage.store, "r", {"board": "x"}).rank(5).total == 3

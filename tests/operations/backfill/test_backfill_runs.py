@@ -1,4 +1,4 @@
-"""Runs: they begin, wait, stop anywhere, go on, and never pass anything over."""
+"""Runs: they begin, stop anywhere, go on, and never pass anything over."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from projections.engine.registry import FILLING, LIVE, Registry
-from projections.errors import Misconfigured, Transient, UsageError
+from projections.errors import Transient, UsageError
 from projections.operations.backfill.backfill_runs import Overtaken
 from projections.operations.backfill.progress import Progress
 from projections.operations.backfill.runner import Runner
-from tests.operations.backfill.stage import ALL, BEGINNING, LIKES, TAGS, Died, Stage, deadline
+from tests.operations.backfill.stage import ALL, LIKES, Died, Stage, deadline
 
 
 def mortal(stage: Stage, deaths: int) -> None:
@@ -42,60 +41,6 @@ def revived(stage: Stage) -> None:
 # Waits.
 
 
-def test_with_the_first_rules_a_backfill_waits_only_for_functions_that_read_filling() -> None:
-    stage = Stage(LIKES, new_rules=FILLING)
-    stage.fill()
-    stage.filled(wait=60.0)
-    assert stage.clock.slept == [60.0]
-
-
-@pytest.mark.parametrize("deaths", range(1, 12))
-def test_no_death_shortens_a_wait(deaths: int) -> None:
-    """Between the raised epoch and the first page, and between a rule that goes live and the first publication."""
-    stage = Stage(LIKES)
-    stage.fill()
-    stage.filled()
-    after = stage.under(LIKES.replace("best: max(number(stars))", "best: min(number(stars))"))
-    after.clock.slept.clear()
-    enforced: list[float] = []
-    live: list[float] = []
-    first: list[float] = []
-    published: list[float] = []
-
-    def watch() -> None:
-        snapshot = after.read_or_create()
-        if snapshot.program == after.program.fingerprint and not enforced:
-            enforced.append(after.clock.now)
-        if enforced and snapshot.rules["likes"].state == LIVE and not live:
-            live.append(after.clock.now)
-
-    mortal(after, deaths)
-    for attempt in range(3):
-        with suppress(Died):
-            backfill = after.backfill()
-            run = backfill.begin(segments=1, wait=60.0)
-            watch()
-            while not run.done:
-                if run.ready > after.clock.now:
-                    after.clock.sleep(run.ready - after.clock.now)
-                for segment in backfill.segments(run):
-                    (first if run.phase == "items" else published if run.phase == "targets" else []).append(
-                        after.clock.now
-                    )
-                    while not segment.done:
-                        segment = backfill.page(run, segment, deadline()).segment
-                run, _ = backfill.forward(run)
-                watch()
-        watch()
-        revived(after)
-        if attempt == 0 and deaths > 1:
-            after.clock.now += 1.0  # it takes a moment to begin again
-    assert first[0] >= enforced[0] + 60.0
-    assert published[0] >= live[0] + 60.0
-    after.settle()
-    after.right()
-
-
 # Going on.
 
 
@@ -105,30 +50,13 @@ def test_the_same_command_continues_and_another_begins_anew() -> None:
     backfill = stage.backfill()
     run = backfill.begin(segments=3)
     assert backfill.begin(segments=3) == run
-    assert backfill.begin(segments=5, wait=1.0) == run, "with the segments that it began with"
-    for options in ({"rules": ["likes"]}, {"allow_delete": True}, {"restart": True}):
+    assert backfill.begin(segments=5) == run, "with the segments that it began with"
+    for options in ({"promotes": False}, {"allow_delete": True}, {"restart": True}):
         other = backfill.begin(**{"segments": 3, **options})
         assert other.name != run.name
         run = other
     stage.work(backfill, run)
     assert backfill.begin(segments=3).name != run.name, "after its end it begins anew"
-
-
-def test_a_run_of_rules_that_were_replaced_and_came_back_begins_anew() -> None:
-    """It does not have the changes that the other rules made in between."""
-    stage = Stage(LIKES)
-    stage.fill()
-    backfill = stage.backfill()
-    run = backfill.begin(segments=1)
-    Registry(stage.under(LIKES + TAGS).program, stage.store).activate()
-    with pytest.raises(Overtaken):
-        backfill.page(run, backfill.segments(run)[0], deadline())
-    with pytest.raises(Misconfigured, match="does not contain it"):
-        backfill.begin(segments=1)
-    back = stage.under(LIKES, "{tags: remove}")
-    again = back.backfill().begin(segments=1)
-    assert again.name != run.name
-    assert again.ready == BEGINNING + 60.0
 
 
 def test_a_run_that_was_replaced_stops() -> None:
@@ -137,7 +65,7 @@ def test_a_run_that_was_replaced_stops() -> None:
     backfill = stage.backfill()
     run = backfill.begin(segments=1)
     backfill.begin(segments=1, restart=True)
-    with pytest.raises(Overtaken, match="replaced this backfill"):
+    with pytest.raises(Overtaken, match="another backfill replaced this one"):
         stage.runner(backfill).work(run)
 
 
@@ -162,7 +90,7 @@ def test_of_two_that_begin_at_once_one_is_reported() -> None:
 
 @pytest.mark.parametrize("deaths", [*range(1, 40, 3), *range(40, 120, 11)])
 def test_a_run_that_dies_anywhere_is_gone_on_with(deaths: int) -> None:
-    stage = Stage(new_rules=FILLING)
+    stage = Stage(filled=False)
     stage.fill()
     mortal(stage, deaths)
     with suppress(Died):
@@ -177,12 +105,12 @@ def test_a_run_that_dies_anywhere_is_gone_on_with(deaths: int) -> None:
     stage.work(backfill, run)
     stage.settle()
     stage.right()
-    assert set(stage.states().values()) == {LIVE}
+    assert stage.published() == set(stage.program.rules)
 
 
 def test_two_at_once_do_everything_once() -> None:
     """Two processes work off the same run: the counts are those of one."""
-    stage = Stage(new_rules=FILLING)
+    stage = Stage(filled=False)
     stage.fill()
     one, other = stage.backfill(page=2), stage.backfill(page=2)
     run = one.begin(segments=2)
@@ -192,7 +120,7 @@ def test_two_at_once_do_everything_once() -> None:
         now = other.progress.run()
         assert now is not None
         left = [segment for segment in other.segments(now) if not segment.done]
-        if left and now.ready <= stage.clock.now:
+        if left:
             other.page(now, turns.choice(left), deadline())
 
     run = stage.work(one, run, beside)
@@ -220,26 +148,26 @@ def failing(stage: Stage, method: str, fails: Any) -> None:
 
 
 def test_a_page_that_fails_is_not_passed_over_and_no_rule_goes_live_without_it() -> None:
-    stage = Stage(LIKES, new_rules=FILLING)
+    stage = Stage(LIKES, filled=False)
     stage.fill()
     broken = [True]
     failing(stage, "transact", lambda writes: broken[0] and any("LIKE#1" in str(w.key) for w in writes))
     backfill = stage.backfill()
     runner = stage.runner(backfill)
     run = runner.work(backfill.begin(segments=1))
-    assert (run.phase, stage.states()) == ("items", {"likes": FILLING})
+    assert (run.phase, stage.states()) == ("items", {"likes.1": "filling"})
     assert runner.failed
     assert set(runner.failed.values()) == {"throttled"}
     assert all(key.endswith("|LIKE#1") or "|LIKE#" in key for key in runner.failed)
     broken[0] = False
-    run = stage.runner(stage.backfill()).work(stage.backfill().begin(segments=1))
-    assert (run.done, stage.states()) == (True, {"likes": LIVE})
+    run = stage.runner(stage.backfill()).work(stage.apply(stage.backfill(), segments=1))
+    assert (run.done, stage.states()) == (True, {"likes.1": "active"})
     stage.settle()
     stage.right()
 
 
 def test_stopping_ends_after_the_pages_under_way_and_loses_none() -> None:
-    stage = Stage(LIKES, new_rules=FILLING)
+    stage = Stage(LIKES, filled=False)
     stage.fill(users=12)
     pages = iter(range(100))
     stopped = threading.Event()
@@ -263,13 +191,64 @@ def test_stopping_ends_after_the_pages_under_way_and_loses_none() -> None:
 # Parts of it.
 
 
-def test_a_backfill_of_some_rules_makes_those_live_and_leaves_the_others_filling() -> None:
-    stage = Stage(ALL, new_rules=FILLING)
+def test_a_run_fills_and_promotes_the_versions_that_are_named() -> None:
+    stage = Stage(ALL, filled=False)
     stage.fill()
-    stage.filled(rules=["likes"])
-    assert stage.states() == {**dict.fromkeys(stage.program.rules, FILLING), "likes": LIVE}
+    stage.filled(versions=["likes.1"])
+    filling = {f"{name}.1": "filling" for name, rule in stage.program.rules.items() if rule.recorded}
+    assert {name: state for name, state in stage.states().items() if name in filling} == {
+        **filling,
+        "likes.1": "active",
+    }
     assert stage.post(1)["likeCount"] == 3
     assert stage.item("TAG#a", "STATS") is None
     stage.filled()
-    assert set(stage.states().values()) == {LIVE}
+    assert stage.published() == set(stage.program.rules)
     stage.right()
+
+
+# Ages.
+
+DAY = 24 * 3600.0
+
+
+@pytest.mark.parametrize(("seconds", "goes_on"), [(DAY - 1, True), (DAY, True), (DAY + 1, False)])
+def test_a_run_is_not_continued_after_24_hours(seconds: float, goes_on: bool) -> None:
+    stage = Stage(LIKES)
+    stage.fill()
+    run = stage.apply(stage.backfill(), segments=1)
+    stage.clock.now += seconds
+    assert (stage.apply(stage.backfill(), segments=1).name == run.name) is goes_on
+
+
+def test_changes_during_an_idle_run_are_found_by_the_next_one() -> None:
+    stage = Stage(filled=False)
+    stage.fill()
+    backfill = stage.backfill()
+    run = stage.apply(backfill, allow_delete=True)
+    while run.phase != "targets":
+        stage.phase(backfill, run)
+        run, _ = backfill.forward(run)
+    backfill.page(run, backfill.segments(run)[0], deadline())
+    stage.clock.sleep(90 * DAY)
+    for user in range(6):
+        stage.like(user + 10, 0, stars=1)
+        stage.remove(f"USER#{user}", "LIKE#0")
+    stage.lose()
+    stage.filled()
+    stage.right()
+
+
+def test_the_end_of_a_run_removes_versions_that_were_replaced_more_than_7_days_before() -> None:
+    stage = Stage(LIKES)
+    stage.fill()
+    after = stage.under(LIKES.replace("max(", "min("))
+    after.filled()
+    assert after.states() == {"likes.1": "standby", "likes.2": "active"}
+    for seconds, left in ((7 * DAY, {"likes.1": "standby"}), (1.0, {})):
+        after.clock.sleep(seconds)
+        after.filled(restart=True)
+        assert after.states() == {**left, "likes.2": "active"}
+    after.filled()
+    assert {item["pk"].split("|")[1] for item in after.ledger("G|")} == {"likes.2"}
+    after.right()

@@ -11,7 +11,6 @@ import pytest
 
 from projections.engine.ledger_items import MOST_EXPIRIES, entry_key
 from projections.engine.publishing import TOMBSTONE_SECONDS
-from projections.engine.registry import FILLING
 from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.operations.failed_messages import FailedMessage, Reader
@@ -140,19 +139,18 @@ def test_an_expiry_of_which_the_ledger_may_have_forgotten_everything_is_reported
     assert shown(w) == before
 
 
-def test_an_expiry_waits_where_it_is_until_the_rule_that_keeps_it_is_filled() -> None:
-    w = Scene(VISITS, HEAD, new_rules=FILLING)
+def test_an_expiry_is_kept_while_the_rule_fills() -> None:
+    w = Scene(VISITS, HEAD, filled=False)
     w.put("SITE#1", "S")
     visit(w, 3)
     w.settle()
     expire(w)
     records = lost(w)
     (answer,) = redriven(w, records)
-    assert "visits: the rule has `expired: keep` and is filling" in answer.left[encode_key(VISIT)][0]
-    w.registry().complete(w.program.rules)
-    w.backfill()
-    (answer,) = redriven(w, records)
     assert answer.left == {}
+    w.registry().fill(["visits.1"])
+    w.registry().promote(["visits.1"])
+    w.backfill()
     assert shown(w) == (1, 3, 3)
 
 

@@ -1,20 +1,16 @@
-"""Retirement: removes what former rules, and former versions of rules, have written.
+"""Clearing: removes what versions of rules have written that are not published any more.
 
-The registry has the definitions of former rules. An item with the guard of a former rule loses the guard, and the attributes
-that the rule wrote and that no current rule owns. If the rule created the item and no current rule needs it, it is deleted.
-Index attributes and computed attributes have no guard: on items of the rule's source entity they are the rule's. What a rule
-set `once` stays.
+An item with the guard of a rule that is removed loses the guard, and the attributes that the version wrote and that no
+published rule owns. If it created the item and no published rule needs it, the item is deleted. Index attributes and
+computed attributes have no guard: on items of the rule's source entity they are the rule's. What a rule set `once` stays.
 
-Retirement comes after all current rules have written, so an attribute of a renamed rule is never absent in between.
-
-The attributes of a provisional version may be the application's, on items that this version never wrote. So they are removed
-only if deletions are allowed.
+Clearing comes after the versions that replace them have been published, so no attribute is absent in between.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,30 +20,34 @@ from projections.engine.store import Image, ItemKey, Purpose, Store
 from projections.errors import ConditionFailed, Transient
 from projections.language.entity import Entity, Item
 from projections.language.program import Program
+from projections.language.rules import public_name
 
 _MOST_TRIES = 20
 
 
 class Past:
-    """A former rule, or a former version of a rule. `definition` is from `Registry.definition`."""
+    """A version that is not published any more: by its name, with its document."""
 
-    def __init__(self, name: str, definition: Mapping[str, Any], today: Program) -> None:
-        self.name = name
-        self.rule, _, version = name.partition("@")
-        document = {**today.document, **definition, "projections": {self.rule: definition["rule"]}, "retired": {}}
-        rule = Program.from_document(_with_found_children(document, definition["rule"])).rules[self.rule]
+    def __init__(self, version: str, closed: Mapping[str, Any], today: Program) -> None:
+        self.rule = public_name(version)
+        document = {
+            **today.document,
+            **{name: part for name, part in closed.items() if name != "rule"},
+            "projections": {self.rule: {**closed["rule"], "hold": False}},
+            "retired": {},
+        }
+        rule = Program.from_document(_with_found_children(document, closed["rule"])).rules[self.rule]
         self._guarded = rule.has_guard
-        self.tried: bool = definition.get("tried", False)
-        """Whether it was provisional: never active."""
-        self.guard: str = definition["guard_prefix"] + self.rule
+        self.guard: str = closed["guard_prefix"] + self.rule
         self._makes = rule.creates
         self._copy = rule if rule.copies_all else None
         self.attributes = None if rule.copies_all else frozenset(rule.owned()) - rule.into.constants.keys()
         """The attributes that it wrote; None for all."""
-        self._idle = rule.mode == "shadow" or not rule.removes
+        self._idle = not rule.removes  # what is set once stays
         self._table = rule.into.table
         self._entity = rule.into.name
-        self._changed = bool(version)
+        self._now = today.published.get(self.rule)
+        """The published version of the rule."""
         self._today = today
         self._then = Program.from_document({**document, "projections": {}})
         self.into = self._then.entities[self._entity]
@@ -63,7 +63,7 @@ class Past:
             return False
         # The guard alone may be that of the current version, also on an item that has left the rule's entity: the record of
         # that change removes what the rule had set, if the guard is there.
-        return self._is_its(key, image) or (self._guarded and not (self._changed and self._writes_at(key)))
+        return self._is_its(key, image) or (self._guarded and not self._writes_at(key))
 
     def _is_its(self, key: ItemKey, image: Image) -> bool:
         """Return whether an item is of the entity that the rule wrote to."""
@@ -84,25 +84,21 @@ class Past:
 
     def writes_still(self, item: Item | None) -> bool:
         """Return whether the current version of the rule writes to the item: then the guard belongs to that."""
-        rule = self._today.rules.get(self.rule)
-        return rule is not None and item is not None and rule.into is item.entity
+        return self._now is not None and item is not None and self._now.into is item.entity
 
     def _writes_at(self, key: ItemKey) -> bool:
         """Return whether the current version of the rule writes to an entity that items under this key may be of."""
-        rule = self._today.rules.get(self.rule)
-        return rule is not None and rule.into.at(key)
+        return self._now is not None and self._now.into.at(key)
 
     def remains(self, key: ItemKey, image: Image, item: Item | None, guards: Guards) -> frozenset[str]:
         """Return the attributes on an item that the rule wrote and that no current rule owns.
 
         There are none if the item is of another kind by now, because its values may be the application's, and none of a copy
-        of all attributes if its guard does not show that the rule wrote them all, except its `values` on an item from which
-        the current version has removed its copy.
+        of all attributes if its guard does not show that the rule wrote them all.
         """
         owned = _owned_attributes(item, self._today)
-        if owned is None and item is not None and self._copy is not None and self._is_removed(key, image, guards):
-            owned = self._today.derived_attributes(item.entity.name) | item.entity.constants.keys()
-            return frozenset(image.keys() & self._copy.owned()) - owned
+        if owned is None and item is not None:
+            return self._remains_of_copy(key, image, item, guards)
         if owned is None or not self._is_its(key, image):
             return frozenset()
         others = {name: value for name, value in image.items() if name not in owned}
@@ -114,37 +110,35 @@ class Past:
             wrote = frozenset(name for name in image if not name.startswith(prefix))
         return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
 
-    def _is_removed(self, key: ItemKey, image: Image, guards: Guards) -> bool:
-        """Whether the current version has removed its copy from an item, which stays because it has other attributes."""
+    def _remains_of_copy(self, key: ItemKey, image: Image, item: Item, guards: Guards) -> frozenset[str]:
+        """Return what the rule wrote on an item that has a copy of all attributes now: its values and constants of then.
+
+        Only where the guard shows that the current version copied all others, or that it has removed its copy from the item,
+        which stays because it has other attributes.
+        """
         guard = guards.read(self.rule, key, image)
-        return guard is not None and guard.n == 0
+        if self._now is None or guard is None:
+            return frozenset()
+        owned = self._today.derived_attributes(item.entity.name, held=False) | item.entity.constants.keys()
+        wrote = frozenset(self._copy.owned()) if self._copy is not None else self.attributes or frozenset()
+        if guard.n == 0 and self._copy is not None:
+            return frozenset(image.keys() & wrote - owned)
+        names = image.keys() & (wrote | self.into.constants.keys()) - owned
+        others = {name: value for name, value in image.items() if name not in names}
+        return frozenset() if guards.unproven(self._now, key, others) else frozenset(names)
 
 
-def retire(
-    past: Sequence[Past],
-    images: Mapping[ItemKey, Image],
-    today: Program,
-    store: Store,
-    guards: Guards,
-    withhold: Callable[[ItemKey, str], None] | None = None,
+def clear(
+    past: Sequence[Past], images: Mapping[ItemKey, Image], today: Program, store: Store, guards: Guards
 ) -> Counter[str]:
-    """Remove the traces of rules from items that were just read. Count changed items as `retired|<rule>`, and items to
-    delete, if the store allows it, as `unmade|<rule>`.
-
-    With `withhold`, traces of provisional versions stay, and it is called with the item and the rule. Raises StoreError.
+    """Remove the traces of versions from items that were just read. Count changed items as `retired|<rule>`, and items to
+    delete, if the store allows it, as `unmade|<rule>`. Raises StoreError.
     """
     counts: Counter[str] = Counter()
     for key, image in images.items():
         traces = [trace for trace in past if trace.wrote(key, image, guards)]
-        tried = [trace for trace in traces if trace.tried] if withhold is not None else []
-        traces = [trace for trace in traces if trace not in tried]
         if traces:
             counts.update(_free(key, image, traces, today, store, guards))
-        if withhold is not None and tried:
-            item = today.recognise(key, image)
-            for trace in tried:
-                if trace.remains(key, image, item, guards) or (trace.guard in image and not trace.writes_still(item)):
-                    withhold(key, trace.rule)
     return counts
 
 
@@ -167,7 +161,7 @@ def _remove(
 ) -> Iterable[str]:
     item, items = today.recognise(key, image), ApplicationItems(today, store, guards)
     makers = _makers(item.entity, today) if item is not None else frozenset[str]()
-    rules = [name.removeprefix(today.guard_prefix) for name in sorted(makers)]
+    rules = [today.published[name.removeprefix(today.guard_prefix)].name for name in sorted(makers)]
     gone = [trace for trace in traces if not trace.writes_still(item)]
     held = {trace.guard for trace in gone} & image.keys()
     wrote = {name for trace in traces for name in trace.remains(key, image, item, guards)}
@@ -199,8 +193,7 @@ def _remove(
 
 def _makers(entity: Entity, today: Program) -> frozenset[str]:
     """Return the guards of the rules that create items of an entity."""
-    rules = [rule for rule in today.ledger_rules_into.get(entity.name, ()) if rule.mode != "shadow"]
-    names = [rule.name for rule in rules if rule.creates]
+    names = [rule.name for rule in today.ledger_rules_into.get(entity.name, ()) if rule.creates]
     if copier := today.copy_rule_into.get(entity.name):
         names.append(copier.name)
     return frozenset(map(today.guard, names))
@@ -210,7 +203,7 @@ def _is_needed(image: Image, guards: set[str], makers: frozenset[str], today: Pr
     """Return whether a rule needs an item, other than those whose guards are removed: a current rule that creates it, or a
     retired rule whose values are kept.
     """
-    known = {today.guard(name) for name in today.rules}
+    known = {today.guard(name) for name in today.published}
     for name in image.keys() - guards:
         if name in makers and image[name].get("M", {}).get("n") != {"N": "0"}:
             return True
@@ -220,15 +213,12 @@ def _is_needed(image: Image, guards: set[str], makers: frozenset[str], today: Pr
 
 
 def _owned_attributes(item: Item | None, today: Program) -> frozenset[str] | None:
-    """Return the attributes that current rules write on an item; None for all.
-
-    Rules in shadow mode count as well: what a rule wrote before it was disabled stays.
-    """
+    """Return the attributes that published rules write on an item; None for all."""
     if item is None:
         return frozenset()
-    if any(rule.copies_all and rule.into is item.entity for rule in today.rules.values()):
+    if any(rule.copies_all and rule.into is item.entity for rule in today.published.values()):
         return None
-    return today.derived_attributes(item.entity.name) | item.entity.constants.keys()
+    return today.derived_attributes(item.entity.name, held=False) | item.entity.constants.keys()
 
 
 def _with_found_children(document: Mapping[str, Any], rule: Mapping[str, Any]) -> Mapping[str, Any]:

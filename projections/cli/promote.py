@@ -1,0 +1,120 @@
+"""`projections promote`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from projections.cli.apply import Publication, ask
+from projections.cli.backfill import STOPPED, Work, queue_option, queue_url_of, registered_options, segments_option
+from projections.cli.options import Tables, as_json
+from projections.cli.stack import find_deployed
+from projections.errors import UsageError
+from projections.terminal import print_line
+
+if TYPE_CHECKING:
+    from projections.engine.registry import RegistrySnapshot, Version
+
+
+def promotion_options(function: Callable[..., int]) -> Callable[..., int]:
+    """RULE, the options of tables and --stack, --json, --segments, --yes, --allow-delete and --queue."""
+    options = (
+        click.argument("rule", metavar="RULE"),
+        registered_options,
+        as_json,
+        segments_option,
+        click.option("--yes", is_flag=True, help="Do not ask. Required without a terminal."),
+        click.option("--allow-delete", is_flag=True, help="Delete items that only the version before has created."),
+        queue_option,
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command("promote")
+@promotion_options
+def command(
+    rule: str,
+    options: Tables,
+    as_json: bool,
+    segments: int,
+    yes: bool,
+    allow_delete: bool,
+    queue: str | None,
+) -> int:
+    """Publish the filled version of a rule, for example after `apply --hold`.
+
+    Prints which published values change, asks, and publishes. It reads no source items. Run it again after an interruption.
+
+    \b
+    Example:
+      projections promote likes --stack shop
+    """
+
+    def choose(snapshot: RegistrySnapshot) -> tuple[Version, str]:
+        versions = snapshot.of(rule)
+        if not versions:
+            known = ", ".join(dict.fromkeys(version.rule for version in snapshot.versions.values())) or "none"
+            raise UsageError(f"there is no rule {rule} in the registry. Its rules: {known}")
+        ready = [version for version in versions if version.state == "ready"]
+        if not ready:
+            states = ", ".join(f"{version.name} is {version.state}" for version in versions)
+            filling = any(version.state == "filling" for version in versions)
+            todo = "Run `projections apply` to fill it" if filling else "To publish the version before, use `rollback`"
+            if any(version.state == "stale" for version in versions):
+                todo = "Deploy the current package to all functions, then run `projections apply`"
+            raise UsageError(f"rule {rule} has no version that is filled and not published: {states}. {todo}")
+        return ready[-1], ""
+
+    return promote(choose, options, as_json, segments, yes, allow_delete, queue)
+
+
+def promote(
+    choose: Callable[[RegistrySnapshot], tuple[Version, str]],
+    options: Tables,
+    as_json: bool,
+    segments: int,
+    yes: bool,
+    allow_delete: bool,
+    queue: str | None,
+) -> int:
+    """Promote the version that `choose` returns, with a sentence to print before. Return the exit code."""
+    from projections.operations.backfill.runner import backfill_with_threads
+
+    there = find_deployed(options)
+    queue_url = queue_url_of(there, queue, alone=True)
+    live = there.connect(there.document(writes=True), threads=4 * segments)
+    backfill = backfill_with_threads(live.program, live.store, segments=segments)
+    snapshot = backfill.registry.read()
+    if snapshot is None:
+        raise UsageError("the ledger has no registry yet. Run `projections apply`")
+    version, sentence = choose(snapshot)
+    if version.held:
+        raise UsageError(
+            f"{version.name} is held by `hold: true` in the rule file that was applied. Remove it there, and run "
+            "`projections apply`"
+        )
+    if sentence and not as_json:
+        print_line(sentence)
+    publication = Publication(live, backfill, segments, as_json=as_json, asks=False)
+    if not (yes or as_json):
+        publication.show([version.name])
+        if not ask(f"Publish {version.name}?"):
+            print_line("Nothing was written.", err=True)
+            return STOPPED
+    run = backfill.begin(versions=[version.name], fills=False, segments=segments, allow_delete=allow_delete)
+    work = Work(there, live, backfill, as_json=as_json)
+    if yes or as_json:
+        return work.work(run, queue_url, publication.confirm)
+    return work.work(run, queue_url)
+
+
+def age(version: Version) -> str:
+    """Return how long ago a version got its state, such as `3 hours`."""
+    from projections.operations.health import duration
+
+    return duration(max(0.0, time.time() - version.changed))
