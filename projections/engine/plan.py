@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from projections.engine.changes import Change, Expiry
@@ -354,7 +355,13 @@ def release_of(program: Program, guards: Guards, record: Record, old: Item | Non
         if isinstance(rule, CopyRule) and rule.copies_all and not guards.is_created(record.key, image):
             copied = rule, guard.by  # what else the image shows is the application's
             continue
-        for attribute in rule.owned(image):
+        shown: list[Rule] = [rule]
+        if guard.promotion < guards.promotion(rule.name):  # the item shows a version that was published before
+            versions = program.recorded.values()
+            shown += [
+                each for each in versions if public_name(each.name) == public_name(rule.name) and each.into.name == name
+            ]
+        for attribute in dict.fromkeys(chain.from_iterable(each.owned(image) for each in shown)):
             if attribute in image:
                 values.setdefault(attribute, []).append((mark, image[attribute]))
     for index in program.item_rules.get(name, ()):

@@ -469,10 +469,13 @@ def test_a_claim_that_is_retracted_before_the_record_of_an_item_that_left_its_ki
     assert plain(w, MAIL) == {"kind": "parcel"}
 
 
-def test_a_promotion_before_the_record_of_an_item_that_left_its_kind_leaves_the_guard_to_that_record() -> None:
+@pytest.mark.parametrize("measure", ["days: max(number(days))", "spent: sum(days)"])
+def test_a_promotion_before_the_record_of_an_item_that_left_its_kind_leaves_the_guard_to_that_record(
+    measure: str,
+) -> None:
     w = library()
     change(w, BOOK, kind="magazine")
-    w.under(RULES.replace("days: sum(days)", "days: max(number(days))"), HEAD).apply()
+    w.under(RULES.replace("days: sum(days)", measure), HEAD).apply()
     w.settle()
     assert plain(w, BOOK) == {"kind": "magazine", "title": "Atlas", "shelves": ["north"]}
 
