@@ -218,7 +218,7 @@ def test_a_history_that_goes_wrong_is_told_with_its_seed_and_its_trace() -> None
     assert f"--seed {seed} --histories 1 --trace" in found.stdout
     assert document["failure"]["problems"][0] in found.stdout
     assert "\n".join(document["trace"]) in found.stdout
-    assert "invocation 1" in found.stdout
+    assert "application" in found.stdout
 
 
 def test_wrong_and_harm_are_counted_separately() -> None:
