@@ -153,6 +153,10 @@ class Guards:
         """Return the epoch of the last promotion of a rule's published version; 0 without one, and without a registry."""
         return self._promotions.get(public_name(rule), 0)
 
+    def was_published_by(self, guard: Guard, version: str) -> bool:
+        """Return whether a guard is of the last promotion of a version."""
+        return 0 < guard.promotion == self._promotions.get(version)
+
     def _stored_version(self, rule: str, at: str) -> str:
         """Return a version as guards store it: after the promotion of the rule, so that they are ordered by that first.
 

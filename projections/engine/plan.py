@@ -357,10 +357,8 @@ def release_of(program: Program, guards: Guards, record: Record, old: Item | Non
             continue
         shown: list[Rule] = [rule]
         if guard.promotion < guards.promotion(rule.name):  # the item shows a version that was published before
-            versions = program.recorded.values()
-            shown += [
-                each for each in versions if public_name(each.name) == public_name(rule.name) and each.into.name == name
-            ]
+            versions = [each for each in program.recorded.values() if guards.was_published_by(guard, each.name)]
+            shown += [each for each in versions if each.into.name == name and guards.name(each.name) == mark]
         for attribute in dict.fromkeys(chain.from_iterable(each.owned(image) for each in shown)):
             if attribute in image:
                 values.setdefault(attribute, []).append((mark, image[attribute]))

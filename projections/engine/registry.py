@@ -252,8 +252,9 @@ class RegistrySnapshot(NamedTuple):
 
     @property
     def promotions(self) -> dict[str, int]:
-        """By rule that is published: the epoch of the last promotion of its active version."""
-        return {version.rule: version.promoted for version in self.versions.values() if version.state == "active"}
+        """The epoch of the last promotion, by version, and of the published versions also by rule."""
+        active = {version.rule: version.promoted for version in self.versions.values() if version.state == "active"}
+        return {**{version.name: version.promoted for version in self.versions.values()}, **active}
 
     def promotion(self, rule: str) -> int:
         """Return the epoch of the last promotion of a version; 0 if it was never published."""

@@ -474,10 +474,11 @@ def test_a_promotion_before_the_record_of_an_item_that_left_its_kind_leaves_the_
     measure: str,
 ) -> None:
     w = library()
-    change(w, BOOK, kind="magazine")
+    change(w, BOOK, kind="magazine", pages="by hand")
     w.under(RULES.replace("days: sum(days)", measure), HEAD).apply()
+    w.under(RULES.replace("days: sum(days)", "pages: sum(days)"), HEAD).apply(promotes=False)
     w.settle()
-    assert plain(w, BOOK) == {"kind": "magazine", "title": "Atlas", "shelves": ["north"]}
+    assert plain(w, BOOK) == {"kind": "magazine", "title": "Atlas", "shelves": ["north"], "pages": "by hand"}
 
 
 def test_a_key_that_changes_its_kind_forwards_and_back() -> None:
