@@ -101,16 +101,16 @@ CEILINGS = {
     "tests": (51130, 251),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
-WORDS = 66773
-"""The most words of documentation; these only fall, too."""
+WORDS = 66773  # of docs/, the most
 
 
 def test_no_package_grows() -> None:
     for name, (lines, files) in CEILINGS.items():
         texts = [path.read_text(encoding="utf-8") for path in (ROOT / name).rglob("*.py")]
         found = sum(len(text.splitlines()) for text in texts), len(texts)
-        assert (max(found[0], lines), max(found[1], files)) == (lines, files), name
-    assert sum(len(path.read_text(encoding="utf-8").split()) for path in (ROOT / "docs").rglob("*.md")) <= WORDS
+        assert (max(found[0], lines), max(found[1], files)) == (lines, files), f"{name} grew: delete as much there"
+    words = sum(len(path.read_text(encoding="utf-8").split()) for path in (ROOT / "docs").rglob("*.md"))
+    assert words <= WORDS, f"docs/ grew to {words} words: delete as many there"
 
 
 VAGUE = {"one", "ones", "found", "given", "told", "some", "no", "said"}

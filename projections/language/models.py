@@ -31,7 +31,7 @@ from projections.language.kinds.top import Top as Top
 
 
 def _by_kind(*actions: type[Action]) -> Mapping[str, type[Action]]:
-    """Return kinds of rules by name. The type checker reports one without an answer to a question of `Action`."""
+    """Return kinds of rules by name. The type checker reports one that lacks answers: its `__abstractmethods__`."""
     return {action.kind: action for action in actions}
 
 

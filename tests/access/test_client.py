@@ -389,7 +389,7 @@ def test_every_pipe_gives_in_a_generated_module_what_it_gives_in_the_engine() ->
         built = getattr(module, f"e{number}_item")("1", as_boto3(item))
         assert built.get("T") == expected, case
         ran |= {pipe.name for field in template.fields for pipe in field.pipes}
-    assert ran == set(PIPES)
+    assert ran == set(PIPES), "tests/language/cases/templates.json needs a case of each pipe with a text as its result"
 
 
 def test_every_pattern_matches_in_a_generated_module_what_it_matches_in_the_engine() -> None:
@@ -413,7 +413,7 @@ def test_every_measure_is_read_by_a_generated_module() -> None:
     parts = [{"PK": "P#1", "SK": f"PART#{n}", "x": n, "at": str(n)} for n in (1, 2)]
     stats = Scenario(rules).given({"PK": "P#1", "SK": "STATS"}, *parts).item(["P#1", "STATS"])
     assert stats is not None
-    assert stats.keys() >= MEASURES.keys()
+    assert stats.keys() >= MEASURES.keys(), "in MEASURES, measure what `parts` have: x, a number, and at, a text"
     assert module.is_stats(stats)
     assert module.Stats.__annotations__.keys() >= MEASURES.keys()
     assert all(callable(getattr(module, f"with_{name}")) for name in MEASURES)

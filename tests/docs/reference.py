@@ -70,6 +70,7 @@ def findings_of_example(code: str) -> tuple[Finding, ...]:
     if code in template_kinds.KINDS:
         template = _merged(_social()[1], YAML(typ="safe").load(_texts()["templates"][code]["example"]))
         return tuple(disagreements(Document("template.yaml", template), _social()[0]))
+    assert code in _texts()["rules"], f"add summary, why and example of {code} to tests/docs/findings.yaml"
     example = _texts()["rules"][code]["example"]
     data = YAML(typ="safe").load(example)
     return review_text(example if "table" in data else added(_texts()["base"], data)).findings

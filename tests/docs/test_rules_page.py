@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from guide import DOCS, ROOT, Example, examples, headings, said
@@ -125,18 +125,17 @@ def fields(model: type[Any]) -> list[str]:
 
 def test_every_mapping_of_a_rule_file_has_its_list_of_keys() -> None:
     mappings = {name for name, one in json_schema()["$defs"].items() if "title" in one}
-    assert set(MARKED.findall(REFERENCE)) == mappings | {"Rules"}
+    assert set(MARKED.findall(REFERENCE)) == mappings | {"Rules"}, "write `<!-- keys: … -->` in docs/rules-reference.md"
 
 
 @pytest.mark.parametrize("kind", ACTIONS)
 def test_every_option_of_a_kind_is_in_an_example(kind: str) -> None:
     rules = [rule for _, rule in used() if kind in rule]
-    assert rules
-    annotation = Projection.model_fields["copy_" if kind == "copy" else kind].annotation
-    options = next((fields(one) for one in getattr(annotation, "__args__", ()) if hasattr(one, "model_fields")), [])
-    options = [name for name in options if name not in ("root", "claimed")]
+    assert rules, f"add an example of {kind} to docs/rules.md or tests/docs/examples.md"
+    model, _ = get_args(Projection.model_fields["copy_" if kind == "copy" else kind].annotation)
+    options = {*fields(model)} - {"root", "claimed"}
     given = {option for rule in rules for option in rule[kind]} if options else set()
-    assert set(options) <= given
+    assert options <= given, f"examples of {kind} in docs/rules.md and tests/docs/examples.md have every option"
 
 
 def used() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -58,7 +58,7 @@ def test_every_measure_has_a_case() -> None:
     rules = [rule for document in documents for rule in document["projections"].values()]
     measures = [measure for rule in rules if "aggregate" in rule for measure in rule["aggregate"]["set"].values()]
     used = {name for measure in measures for name in measure} - {"where", "by", "round"}
-    assert used == set(FUNCTIONS), "add a measure and its values to tests/tools/oracle_cases/aggregates.yaml"
+    assert used == set(FUNCTIONS), "add a rule that uses the measure, and values, to tests/tools/oracle_cases/"
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
