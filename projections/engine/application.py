@@ -278,9 +278,7 @@ def _present(values: Mapping[str, Value | None]) -> dict[str, Value]:
 
 
 _LAST = "\U0010ffff"
-"""The greatest character. A text that begins with a prefix does not sort after the prefix followed by this character, unless
-it continues with this character.
-"""
+"""The greatest character: a text sorts after its prefix followed by this character only if it continues with it."""
 
 
 def kind_as_read(entities: Iterable[Entity], image: Image) -> list[Condition]:

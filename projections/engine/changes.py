@@ -69,9 +69,8 @@ def is_kept(member: str) -> bool:
 class Change(NamedTuple):
     """The contributions of one source item before and after some records, as of a version.
 
-    `version` is empty for a refresh: it leaves the entry's version as it is, and is made from an entry that was read before
-    the source item was (`entry`; None if there was none). For other changes the entry is not known yet, and `before`
-    predicts it from the old image.
+    `version` is empty for a refresh: it leaves that of the entry, and is made from an entry that was read before the source
+    item (`entry`; None if there was none). For other changes the entry is unknown: `before` predicts it from the old image.
     """
 
     source: str

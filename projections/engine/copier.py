@@ -163,9 +163,7 @@ class Copier:
             return self._counters.add("copies")
 
     def _heal_newer(self, copy: CopyWrite, target: ItemKey, guard: Guard, deadline: Deadline) -> None:
-        """Heal a copy with a newer guard than the record: the record is late, or the guard was edited, which would lock
-        the copy.
-        """
+        """Heal a copy with a newer guard: the record is late, or the guard was edited, which would lock the copy."""
         if guard.at > copy.version:
             self.heal(CopyHeal(copy.rule, target, {copy.source: copy.version}, copy.sequences), deadline)
 

@@ -4,8 +4,7 @@ A *link* in the ledger, under the parent, names each child that references it: n
 
 - Pull, for a record of a child: write the links of the references that the record added; then read the child, then all
   its parents, and write the list.
-- Push, for a record of a parent: read a page of its links, then these children, then all parents of each, and write the
-  lists.
+- Push, for a record of a parent: read a page of its links, then these children, then all parents of each; write the lists.
 
 A list depends on several items, so no version of one parent tells how new it is, as in `engine.embeds`. Instead, each write
 of a list sets a guard that was never there before (a counter and a token). It is conditional on the guard and on the
@@ -14,8 +13,7 @@ again when a child loses its guard. So the token shows which guard it replaced: 
 
 Why the last list is right: the last change of a child, or of a parent that it references, leads to a pull or a push that
 reads both after the change. It computes the right list, and its write succeeds, or is repeated after reading again. A
-writer that read an older parent has read the child before that, and the guard that it read is no longer there. This
-requires three things:
+writer that read an older parent has read the child before that, and the guard that it read is gone. This requires:
 
 - The parents are read after the child.
 - A push or pull also writes a list that is right already, with a new guard. Otherwise a slower writer that read an older
@@ -25,8 +23,7 @@ requires three things:
 A backfill does not follow from a change, so it leaves lists and links that are right as they are.
 
 A link may outlive its reference: then a push reads the child and writes nothing. A link is deleted if the child, read
-after the link, does not reference the parent, and if the link still has the token that was read. A later pull sets another
-token.
+after the link, does not reference the parent, and the link still has the token that was read: a later pull sets another.
 """
 
 from __future__ import annotations
@@ -304,8 +301,7 @@ class ListEmbedder:
     ) -> tuple[list[tuple[ItemKey, str]], list[ItemKey]]:
         """Write the lists of children that were read just now; those that are right only if they are `renewed`.
 
-        Return the children that can never be updated, with the reason, and those that have changed since they were read.
-        Raise Transient.
+        Return the children that can never be updated, with the reason, and those that have changed since. Raise Transient.
         """
         references = [references_of(rule, child)[0] for child in children]
         parents = self._parents(references)
@@ -343,8 +339,7 @@ class ListEmbedder:
     ) -> list[tuple[ItemKey, str]]:
         """Bring children, which were read just now, to their parents. Return those that can never be updated.
 
-        With `renew`, links and lists that are right are written too: the refresh is for records that were not processed.
-        Raise Transient.
+        With `renew`, for records that were not processed, links and lists that are right are written too. Raise Transient.
         """
         deadline.check()
         texts = {child.key: encode_key(child.key) for child in children}

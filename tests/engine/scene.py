@@ -168,11 +168,6 @@ def changed(image: Image, **attributes: Any) -> Image:
     return {**image, **wires(attributes)}
 
 
-def impatient() -> Deadline:
-    """Time enough for every call, and none for a pause."""
-    return Deadline(lambda: 1.01, margin=1.0, sleep=lambda seconds: None, chance=lambda: 1.0)
-
-
 def die(w: World, left: Iterator[Any]) -> None:
     """The process dies at the first write that `left` does not hold."""
 
