@@ -89,7 +89,7 @@ def connect_to(
 
     dynamodb = client(endpoint_url=endpoint_url, region=region, max_pool_connections=threads)
     schemas = {name: schema for name, schema in {**program.tables, LEDGER: LEDGER_SCHEMA}.items() if name in names}
-    described = {logical: _describe(dynamodb, name) for logical, name in names.items()}
+    described = {logical: describe_table(dynamodb, name) for logical, name in names.items()}
     wrong = [
         what
         for logical in names
@@ -144,7 +144,8 @@ def _of_environment(text: str) -> list[str]:
         raise UsageError(f"TABLES is {text!r}. Set it to a JSON object of logical to real names") from None
 
 
-def _describe(dynamodb: Any, name: str) -> dict[str, Any]:
+def describe_table(dynamodb: Any, name: str) -> dict[str, Any]:
+    """Return the answer of DescribeTable. Raises UsageError if there is no table, or it may not be read."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     from projections.aws.clients import reason_of

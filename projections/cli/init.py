@@ -14,8 +14,7 @@ from projections.terminal import console, count, json_text, markup, print_line, 
 if TYPE_CHECKING:
     from projections.init.data_model import Model
     from projections.init.project import File
-    from projections.init.proposal import Proposal
-    from projections.init.table_sample import Reading
+    from projections.init.proposal import Proposal, Sample
 
 
 @click.command("init")
@@ -114,7 +113,7 @@ def _propose(
     from projections.errors import UsageError
     from projections.init.infer import infer, without_rejected_parts
     from projections.init.project import PROPOSED, project_of_table, refuse_existing
-    from projections.init.table_sample import Reading, describe, estimated_units, read_sample, stream_arn
+    from projections.init.table_sample import describe, estimated_units, read_sample, stream_arn
 
     refuse_existing(directory, PROPOSED, force=force)  # before reading, which costs
     try:
@@ -131,13 +130,12 @@ def _propose(
             f"Reading {most} of {table}: about {expected:,} read units, at most {rate:g} per second.",
             err=True,
         )
-    reading = Reading()
-    sample = read_sample(dynamodb, table, size, rate, time.sleep, reading)
+    sample = read_sample(dynamodb, table, size, rate, time.sleep)
     proposal = without_rejected_parts(infer(about, sample))
     files = project_of_table(project, proposal, {table: stream_arn(about, described)})
     if not quiet:
-        _print_proposal(proposal, reading)
-    return files, _document(proposal, reading, expected)
+        _print_proposal(proposal, sample)
+    return files, _document(proposal, sample, expected)
 
 
 def _from_model(
@@ -182,26 +180,25 @@ def _print_model(model: Model) -> None:
     out.print()
 
 
-def _document(proposal: Proposal, reading: Reading, expected: int) -> dict[str, Any]:
+def _document(proposal: Proposal, sample: Sample, expected: int) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
         **{name: getattr(proposal, name) for name in ("sampled", "complete", "recognised", "separator", "deployed")},
         "table": proposal.table.name,
-        "readUnits": {"expected": expected, "consumed": reading.units, "requests": reading.requests},
+        "readUnits": {"expected": expected, "consumed": sample.units, "requests": sample.requests},
         "entities": [asdict(entity) for entity in proposal.entities],
-        "relations": [asdict(relation) for relation in proposal.relations],
         "rules": [{**asdict(rule), "kind": rule.kind, "state": rule.state} for rule in proposal.rules],
         "unknown": [asdict(unknown) for unknown in proposal.unknown],
     }
 
 
-def _print_proposal(proposal: Proposal, reading: Reading) -> None:
+def _print_proposal(proposal: Proposal, sample: Sample) -> None:
     out = console()
     whole = "all" if proposal.complete else "a sample"
     out.print(
-        f"Read {count(proposal.sampled, 'item')} ({whole}): {reading.units:g} read units in "
-        f"{count(reading.requests, 'request')}. Nothing was written to the table."
+        f"Read {count(proposal.sampled, 'item')} ({whole}): {sample.units:g} read units in "
+        f"{count(sample.requests, 'request')}. Nothing was written to the table."
     )
     out.print()
     if not proposal.recognised:

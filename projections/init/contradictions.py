@@ -13,7 +13,7 @@ chance, and many candidates are compared, so a share of agreement alone gives wr
    at most 1:10,000.
 
 A counter whose attribute has the name of one is one hypothesis, not one of many. It needs half of the items, 2 different
-values, and 1:100.
+values, and 1:100. One that no item contradicts needs 1:20.
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from projections.init.proposal import Contradiction, Table
+from projections.init.proposal import Contradiction, Rule, Table
 from projections.init.rows import Row
-from projections.language.keys import key_text
-from projections.language.values import Value
+from projections.language.values import Value, canonical, plain, plain_words, same
 
 _MOSTLY = 0.75
 _NAMED = 0.5
 _BY_CHANCE = 1e-4
 _BY_CHANCE_NAMED = 1e-2
+_BY_CHANCE_ALL_RIGHT = 0.05
 _LEAST_VALUES = 3
 _MOST_EXAMPLES = 3
-_LONGEST_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Case:
 
     @cached_property
     def agrees(self) -> bool:
-        return identity(self.stored) == identity(self.computed)
+        return same(self.stored, self.computed)
 
 
 @dataclass(frozen=True)
@@ -67,23 +66,18 @@ class Verdict:
         return self.right == len(self.cases) and self.right > 0
 
     @property
+    def certain(self) -> bool:
+        """Whether all cases agree, not by chance."""
+        return self.all_right and self.by_chance <= _BY_CHANCE_ALL_RIGHT
+
+    @property
     def share(self) -> float:
         return self.right / len(self.cases)
 
 
-def identity(value: Value | None) -> object:
+def identity(value: Value | None) -> str | None:
     """Return a text that is equal for equal values."""
-    if value is None:
-        return None
-    ((kind, content),) = value.items()
-    if kind == "N":
-        try:
-            return "N", key_text("N", str(content))
-        except ArithmeticError:
-            return "N", str(content)
-    if kind == "M":
-        return "M", frozenset((name, identity(member)) for name, member in content.items())
-    return kind, json.dumps(content, sort_keys=True) if isinstance(content, (list, dict)) else content
+    return None if value is None else json.dumps(canonical(value))
 
 
 def judge(cases: Sequence[Case], tries: int, *, named: bool = False) -> Verdict:
@@ -122,44 +116,28 @@ def _chance(cases: Sequence[Case]) -> float:
     return sum(count * computed[value] for value, count in stored.items()) / len(cases) ** 2
 
 
-def contradiction(
-    verdict: Verdict, every: Sequence[Case], entity: str, attribute: str, table: Table, *, unseen: int = 0
-) -> Contradiction:
-    """Return the counter-evidence. `every` are the cases of all items that the rule would write to; `unseen` is the number
-    of items that could not be judged.
+def contradicted(rule: Rule, verdict: Verdict, every: Sequence[Case], table: Table, *, unseen: int = 0) -> Rule:
+    """Return a rule with its counter-evidence. `every` are the cases of all items that it would write to; `unseen` is the
+    number of items that could not be judged.
     """
     examples = sorted(
         (_example(case, table) for case in verdict.cases if not case.agrees), key=lambda each: each["key"]
     )
-    compared = [case for case in every if case.stored is not None and case.computed is not None]
-    return Contradiction(
-        entity,
-        attribute,
+    contradiction = Contradiction(
+        rule.into,
+        " and ".join(rule.attributes),
         verdict.right,
         len(verdict.cases),
         tuple(examples[:_MOST_EXAMPLES]),
-        changes=sum(not case.agrees for case in compared),
+        changes=sum(None not in (case.stored, case.computed) and not case.agrees for case in every),
         adds=sum(case.stored is None and case.computed is not None for case in every),
         removes=sum(case.stored is not None and case.computed is None for case in every),
         unseen=unseen,
     )
+    return replace(rule, doubt=contradiction.doubt, contradiction=contradiction)
 
 
 def _example(case: Case, table: Table) -> dict[str, str]:
     key = " ".join(str(next(iter(case.row.item[name].values()))) for name in table.key_names)
-    return {"key": key, "stored": _short_text(case.stored), "computed": _short_text(case.computed)}
-
-
-def _short_text(value: Value | None) -> str:
-    """Return a value as a short text."""
-    if value is None:
-        return "nothing"
-    ((kind, content),) = value.items()
-    if kind == "S":
-        return f'"{content if len(content) <= _LONGEST_SHOWN else content[: _LONGEST_SHOWN - 1] + "…"}"'
-    if kind == "M":
-        return "{" + ", ".join(f"{name}: {_short_text(member)}" for name, member in sorted(content.items())) + "}"
-    if kind == "BOOL":
-        return "true" if content else "false"
-    identified = identity(value)
-    return str(identified[1]) if kind == "N" and isinstance(identified, tuple) else f"a value of type {kind}"
+    texts = {"stored": case.stored, "computed": case.computed}
+    return {"key": key, **{what: plain_words(plain(value)) if value else "nothing" for what, value in texts.items()}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -188,7 +188,7 @@ class Model:
 
 def proposal_of(table: Table, entities: Sequence[Entity], separator: str = "#") -> Proposal:
     """Return a proposal of declared entities, without a sample."""
-    return Proposal(table, separator, distinguish_entities(entities, separator), [], [], [], 0, True)
+    return Proposal(table, separator, distinguish_entities(entities, separator), [], [], 0, True)
 
 
 def distinguish_entities(entities: Sequence[Entity], separator: str) -> list[Entity]:
@@ -211,7 +211,7 @@ def entity_name(text: str, taken: Iterable[str]) -> str:
     """Return a name of an entity that rule files accept and that is not taken."""
     name = text if re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", text) else pascal(text) or "Item"
     name = name if name[0].isalpha() else f"Item{name}"
-    return _free(name[:_LONGEST_NAME], set(taken))
+    return free_name(name[:_LONGEST_NAME], set(taken))
 
 
 def table_names(texts: Sequence[str]) -> list[str]:
@@ -220,11 +220,12 @@ def table_names(texts: Sequence[str]) -> list[str]:
     for text in texts:
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")
         name = name if name[:1].isalpha() else f"table-{name}".rstrip("-")
-        names.append(_free(name[:_LONGEST_NAME], set(names)))
+        names.append(free_name(name[:_LONGEST_NAME], set(names)))
     return names
 
 
-def _free(name: str, taken: set[str]) -> str:
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name, with a number if it is taken."""
     number, free = 2, name
     while free in taken:
         free, number = f"{name[: _LONGEST_NAME - 4]}{number}", number + 1

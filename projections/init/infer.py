@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from projections.init.inferred_aggregates import measure_candidates
+from projections.init.data_model import free_name
 from projections.init.inferred_entities import understand
 from projections.init.inferred_indexes import index_rules
-from projections.init.inferred_relations import copy_rules, derived_rules, embed_candidates, links
+from projections.init.inferred_relations import related_rules
 from projections.init.proposal import Entity, Proposal, Rule, Sample, Table, Unknown
-from projections.init.rows import common_separator, pascal, rows_of, set_kinds, type_attribute
+from projections.init.rows import common_separator, pascal, rows_of, set_kinds
 from projections.init.rule_file import rule_file
 from projections.language.findings.kinds import Finding
 from projections.language.review import review_text
-from projections.language.values import Value, valued
+from projections.language.values import valued
 
 
 def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposal:
@@ -22,32 +21,25 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
 
     Without `separator`, it is inferred as well.
     """
-    guarded = sorted({name for item in sample.items for name, value in item.items() if _is_guard(name, value)})
+    # Deployed rules write these attributes: guards, and the mark of an item that a rule created.
+    guarded = sorted({name for item in sample.items for name in item if name.startswith("~")})
     items = [{name: value for name, value in item.items() if name not in guarded} for item in sample.items]
     sample = replace(sample, items=[valued(item) for item in items])
     separator = separator or common_separator(sample.items, table)
     rows = rows_of(sample.items, table, separator)
-    kind = type_attribute(rows)
-    set_kinds(rows, kind)
-    groups, unknown = understand(rows, table, separator, kind)
+    groups, unknown = understand(rows, table, separator, set_kinds(rows))
     groups.sort(key=lambda group: (len(group.entity.variables), -len(group.rows)))
-    found_links = links(groups, sample.complete)
-    copies = copy_rules(found_links, table)
-    copied = {frozenset((link.relation.child, link.relation.parent)) for link, _ in copies}
-    others = [link for link in found_links if frozenset((link.relation.child, link.relation.parent)) not in copied]
-    taken = {
-        (rule.body["copy"]["into"], name) for _, rule in copies for name in rule.body["copy"]["attributes"]
-    }  # an attribute of a target has one writer
-    candidates = [*measure_candidates(others, table, sample), *embed_candidates(others, table, sample.complete)]
-    rules = [*derived_rules(candidates, others, table, taken)]
-    rules += index_rules(groups, table, separator)
-    rules += [rule for _, rule in copies]
+    rules: dict[str, Rule] = {}
+    every = [*related_rules(groups, table, sample), *index_rules(groups, table, separator)]
+    for rule in sorted(every, key=lambda rule: bool(rule.doubt)):
+        name = rule.name + "".join(map(pascal, rule.attributes)) * (rule.name in rules)
+        name = free_name(name, rules)
+        rules[name] = replace(rule, name=name)
     return Proposal(
         table,
         separator,
         [group.entity for group in groups],
-        [link.relation for link in found_links],
-        _with_distinct_names(rules),
+        list(rules.values()),
         unknown,
         len(sample.items),
         sample.complete,
@@ -56,43 +48,16 @@ def infer(table: Table, sample: Sample, separator: str | None = None) -> Proposa
     )
 
 
-def _is_guard(name: str, value: Value) -> bool:
-    """Return whether a deployed rule has written an attribute: a guard, or the mark of an item that it created."""
-    if name == "~":
-        return "S" in value
-    held = value.get("M")
-    return name.startswith("~") and isinstance(held, Mapping) and {"d", "at", "s"} <= held.keys()
-
-
-def _with_distinct_names(every: Iterable[Rule]) -> list[Rule]:
-    """Return the rules with different names: one whose name is taken gets the names of its attributes, too."""
-    rules: dict[str, Rule] = {}
-    for rule in sorted(every, key=lambda rule: bool(rule.doubt)):
-        name = rule.name
-        if name in rules:
-            name += "".join(map(pascal, rule.attributes))
-        while name in rules:
-            name += "Again"
-        rules[name] = replace(rule, name=name)
-    return list(rules.values())
-
-
-_FALLBACK = "Item"
-
-
 def without_rejected_parts(proposal: Proposal) -> Proposal:
     """Return the proposal without rejected parts. It has at least one entity, which may be any item.
 
     Rules that `projections check` finds wrong become comments with the reason. Possible rules that would be errors if they
     were not comments go.
     """
-    proposal = proposal if proposal.entities else replace(proposal, entities=[_any_item(proposal)])
-    while True:
-        bare = replace(proposal, rules=[])
-        changed = _without(proposal, review_text(rule_file(bare)).findings)
-        if changed is proposal:
-            break
-        proposal = changed
+    while (rejected := _rejected_entity(proposal)) is not None:
+        proposal = _leave_out(proposal, *rejected)
+    if not proposal.entities:
+        proposal = replace(proposal, entities=[_any_item(proposal.table)])
     active: list[Rule] = []
     kept = []
     for rule in proposal.rules:
@@ -119,45 +84,35 @@ def _rejection(finding: Finding) -> str:
     return f"`projections check` {'rejects it' if finding.severity == 'error' else 'warns of it'}: {words}"
 
 
-def _without(proposal: Proposal, findings: Sequence[Finding]) -> Proposal:
-    """Return the proposal without the first rejected entity, or the same proposal if there is none."""
-    for finding in findings:
-        place = finding.path.split(".")
-        entity = next((each for each in proposal.entities if place[:2] == ["entities", each.name]), None)
-        if entity is None or finding.severity != "error":
-            continue
-        if "index_key" in place and entity.index_key:
-            note = f"Index keys were left out: {finding.reason}."
-            changed = replace(entity, index_key={}, notes=(*entity.notes, note))
-            return replace(proposal, entities=[changed if each is entity else each for each in proposal.entities])
-        return _leave_out(proposal, entity, finding)
-    return proposal
+def _rejected_entity(proposal: Proposal) -> tuple[Entity, str] | None:
+    """Return the first entity that `projections check` finds wrong, and why."""
+    for finding in review_text(rule_file(replace(proposal, rules=[]))).findings:
+        for entity in proposal.entities:
+            if finding.severity == "error" and finding.path.split(".")[:2] == ["entities", entity.name]:
+                return entity, finding.reason
+    return None
 
 
-def _leave_out(proposal: Proposal, entity: Entity, finding: Finding) -> Proposal:
-    entities = [each for each in proposal.entities if each is not entity]
+def _leave_out(proposal: Proposal, entity: Entity, reason: str) -> Proposal:
     key = {name: text.replace("{", "<").replace("}", ">") for name, text in entity.key.items()}
-    unknown = Unknown(key, entity.items, f"as {entity.name}: {finding.reason}")
-    names = {each.name for each in entities}
-    rules = [rule for rule in proposal.rules if {rule.body["from"], rule.into} <= names]
-    relations = [relation for relation in proposal.relations if relation.child in names and relation.parent in names]
     return replace(
         proposal,
-        entities=entities or [_any_item(proposal)],
-        relations=relations,
-        rules=rules,
-        unknown=[*proposal.unknown, unknown],
+        entities=[each for each in proposal.entities if each is not entity],
+        rules=[rule for rule in proposal.rules if entity.name not in (rule.body["from"], rule.into)],
+        unknown=[*proposal.unknown, Unknown(key, entity.items, f"as {entity.name}: {reason}")],
         recognised=proposal.recognised - entity.items,
     )
 
 
-def _any_item(proposal: Proposal) -> Entity:
+def _any_item(table: Table) -> Entity:
     """Return an entity that any item of the table belongs to."""
-    key = {}
-    variables = []
-    for number, (name, kind) in enumerate(proposal.table.key):
-        variable = name if name.isidentifier() else ("partition", "sort")[number]
-        key[name] = "{" + variable + ("*" if kind == "S" else "") + "}"
-        variables.append(variable)
+    names = [
+        name if name.isidentifier() else role
+        for role, name in zip(("partition", "sort"), table.key_names, strict=False)
+    ]
+    key = {
+        attribute: "{" + name + "*" * (kind == "S") + "}"
+        for name, (attribute, kind) in zip(names, table.key, strict=True)
+    }
     note = "Any item: no kinds of items could be distinguished. Replace it with entities of your own."
-    return Entity(_FALLBACK, key, tuple(variables), (), 0, notes=(note,))
+    return Entity("Item", key, tuple(names), (), 0, notes=(note,))

@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, count
+from itertools import count
 
+from projections.init.data_model import distinguish_entities
 from projections.init.inferred_indexes import index_keys
 from projections.init.key_shapes import Shape, shapes_of
 from projections.init.proposal import Attribute, Entity, Table, Unknown, overlapping
@@ -20,6 +21,7 @@ from projections.init.rows import (
     attributes_of,
     escape_braces,
     form_of,
+    is_usable,
     jaccard,
     lower_camel,
     mask,
@@ -29,8 +31,6 @@ from projections.init.rows import (
     small_numbers,
     words,
 )
-from projections.language.syntax import PATH, LanguageError
-from projections.language.templates import KeyPattern
 
 _NO_NAME = frozenset({"pk", "sk", "hash", "range", "hashkey", "rangekey", "partitionkey", "sortkey", "key"})
 _INDEX_KEY = re.compile(r"(?:gsi|lsi|gs|ls|index|idx|i)?\d*(?:" + "|".join(sorted(_NO_NAME)) + r")\d*")
@@ -112,7 +112,7 @@ def variable_names(shape: Shape, entity: str, table: Table, snake: bool) -> dict
             names[position] = names[same]
             continue
         for name in _variable_names(shape, position, entity, table, snake):
-            usable = PATH.fullmatch(name) and "." not in name and _consistent(shape.rows, name, texts)
+            usable = is_usable(name) and _consistent(shape.rows, name, texts)
             twin = next((earlier for earlier, known in names.items() if known == name), None)
             if usable and (twin is None or _twins(shape, twin, position)):
                 names[position] = name
@@ -222,84 +222,70 @@ def understand(
     rows: Sequence[Row], table: Table, separator: str, type_attribute: str | None
 ) -> tuple[list[Group], list[Unknown]]:
     """Return the entities of these rows, and the rows that belong to no entity."""
-    unknown: list[Unknown] = []
-    shapes = []
-    all_shapes = shapes_of(rows, type_attribute)
-    for shape in all_shapes:
-        why = _not_understood(shape, alone=len(all_shapes) == 1)
-        if why:
-            unknown.append(_unknown(shape, table, why))
-        else:
-            shapes.append(shape)
+    all_shapes = shapes_of(rows)
+    shapes = [shape for shape in all_shapes if _is_kind(shape, alone=len(all_shapes) == 1)]
+    why = "neither the keys nor the attributes identify the kind of item"
+    unknown = [_unknown(shape.rows, table, why) for shape in all_shapes if shape not in shapes]
     snake = snake_case(rows)
     entities = entity_names(shapes, table)
     names = [variable_names(shape, name, table, snake) for shape, name in zip(shapes, entities, strict=True)]
-    groups = [
-        _group(shape, name, table, separator, variables, type_attribute)
-        for shape, name, variables in zip(shapes, entities, names_by_values(shapes, names), strict=True)
-    ]
-    sound = []
-    for group, shape in zip(groups, shapes, strict=True):
-        try:
-            for text in group.entity.key.values():
-                KeyPattern.parse(text, separator)
-        except LanguageError as error:
-            unknown.append(_unknown(shape, table, f"no unambiguous template fits them: {error}"))
+    groups = []
+    for shape, name, variables in zip(shapes, entities, names_by_values(shapes, names), strict=True):
+        for row in shape.rows:
+            row.variables = {variable: row.parts[position] for position, variable in variables.items()}
+        key = {attribute: _template(shape, n, variables, separator) for n, attribute in enumerate(table.key_names)}
+        group = group_of(name, key, tuple(dict.fromkeys(variables.values())), shape.rows, table, separator)
+        if type_attribute is not None and shape.kinds:
+            group.entity = replace(group.entity, kind=(type_attribute, shape.kinds.most_common(1)[0][0]))
+        groups.append(group)
+    entities_apart = distinguish_entities([group.entity for group in groups], separator)
+    kept: list[Group] = []
+    for group, entity in zip(groups, entities_apart, strict=True):
+        group.entity = entity
+        larger = next((other.entity for other in kept if _same_items(other.entity, entity, separator)), None)
+        if larger is None:
+            kept.append(group)
         else:
-            sound.append((group, shape))
-    return _distinguish_groups(sound, unknown, table, separator)
+            why = f"their keys could also be keys of {larger.name}, and no attribute distinguishes them"
+            unknown.append(_unknown(group.rows, table, why))
+    return kept, unknown
 
 
-def _not_understood(shape: Shape, alone: bool) -> str:
-    """Return why a shape is not understood as an entity, empty if it is."""
+def _is_kind(shape: Shape, alone: bool) -> bool:
+    """Return whether the items of a shape are of one kind: their keys or a type attribute name it, or it is the only one
+    and the attributes are alike.
+    """
     if any(shape.constants.values()) or shape.kinds:
-        return ""
-    if not alone:
-        return "neither the key nor an attribute identifies the kind of item"
+        return True
     attributes = attributes_of(shape.rows)
     likeness = sum(jaccard(row.attributes, attributes) for row in shape.rows) / len(shape.rows)
-    if attributes and likeness < _HOMOGENEOUS:
-        return "neither the keys nor the attributes have anything in common"
-    return ""
+    return alone and likeness >= _HOMOGENEOUS
 
 
-def _unknown(shape: Shape, table: Table, why: str) -> Unknown:
-    example = shape.rows[0].item
+def _same_items(first: Entity, second: Entity, separator: str) -> bool:
+    """Return whether an item may belong to both entities."""
+    return (not first.match or not second.match or first.match == second.match) and overlapping(
+        first, second, separator
+    )
+
+
+def _unknown(rows: Sequence[Row], table: Table, why: str) -> Unknown:
+    example = rows[0].item
     masked_key = {name: mask(str(example[name][kind])) if kind != "B" else "(binary)" for name, kind in table.key}
-    return Unknown(masked_key, len(shape.rows), why)
-
-
-def _group(
-    shape: Shape, name: str, table: Table, separator: str, names: Mapping[Position, str], type_attribute: str | None
-) -> Group:
-    for row in shape.rows:
-        row.variables = {variable: row.parts[position] for position, variable in names.items()}
-    key = {attribute: _template(shape, number, names, separator) for number, (attribute, _) in enumerate(table.key)}
-    kind = shape.kinds.most_common(1)[0][0] if shape.kinds else None
-    group = group_of(name, key, tuple(dict.fromkeys(names.values())), shape.rows, table, separator)
-    if type_attribute is not None and kind is not None:
-        group.entity = replace(group.entity, kind=(type_attribute, kind))
-    return group
+    return Unknown(masked_key, len(rows), why)
 
 
 def group_of(
     name: str, key: Mapping[str, str], variables: tuple[str, ...], rows: list[Row], table: Table, separator: str
 ) -> Group:
     """Return the entity with this key and these rows, whose variables are set."""
-    entity = Entity(
-        name,
-        key,
-        variables,
-        tuple(_attributes(rows, table)),
-        len(rows),
-        expires=table.ttl is not None and any(table.ttl in row.item for row in rows),
-    )
-    index_key = index_keys(entity, rows, table, separator)
     # Some keys of indexes are ordinary attributes, such as a productId with an index.
-    plain = {name for name in table.index_names if _is_plain(rows, name, separator)}
+    plain = {name for name in table.index_names if is_usable(name) and _is_plain(rows, name, separator)}
     for row in rows:
         row.attributes |= plain & row.item.keys()
-    return Group(replace(entity, index_key=index_key, attributes=tuple(_attributes(rows, table))), rows)
+    expires = table.ttl is not None and any(table.ttl in row.item for row in rows)
+    entity = Entity(name, key, variables, tuple(_attributes(rows)), len(rows), expires=expires)
+    return Group(replace(entity, index_key=index_keys(entity, rows, table, separator)), rows)
 
 
 def _is_plain(rows: Sequence[Row], name: str, separator: str) -> bool:
@@ -309,50 +295,19 @@ def _is_plain(rows: Sequence[Row], name: str, separator: str) -> bool:
 
 
 def _template(shape: Shape, attribute: int, names: Mapping[Position, str], separator: str) -> str:
-    glue = (*(shape.rows[0].glue[attribute] or ()), "")
-    text = ""
-    for position in shape.positions:
-        if position[0] != attribute:
-            continue
+    parts = []
+    for position in (position for position in shape.positions if position[0] == attribute):
         constant = shape.constants.get(position)
         if constant is None:
             anything = any(separator in row.parts[position] for row in shape.rows)
-            text += "{" + names[position] + "*" * anything + "}"
+            parts.append("{" + names[position] + "*" * anything + "}")
         else:
-            text += escape_braces(constant)
-        text += escape_braces(glue[position[1]])
-    return text
+            parts.append(escape_braces(constant))
+    return separator.join(parts)
 
 
-def _attributes(rows: Sequence[Row], table: Table) -> Iterator[Attribute]:
+def _attributes(rows: Sequence[Row]) -> Iterator[Attribute]:
     counts = Counter(name for row in rows for name in row.attributes)
     for name, seen in sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:_MOST_ATTRIBUTES]:
-        values = [row.item[name] for row in rows if name in row.item]
-        type_ = Counter(next(iter(value)) for value in values).most_common(1)[0][0]
-        texts = [value["S"] for value in values if "S" in value][:200] if type_ == "S" else []
-        yield Attribute(name, type_, "ttl" if name == table.ttl else form_of(texts), seen, len(rows))
-
-
-# Entities with overlapping keys
-
-
-def _distinguish_groups(
-    sound: Sequence[tuple[Group, Shape]], unknown: list[Unknown], table: Table, separator: str
-) -> tuple[list[Group], list[Unknown]]:
-    """Add a `match` to groups with overlapping keys. Without a type attribute, the smaller one becomes unknown."""
-    groups = [group for group, _ in sound]
-    shapes = {group.entity.name: shape for group, shape in sound}
-    dropped: set[str] = set()
-    for first, second in combinations(groups, 2):
-        if {first.entity.name, second.entity.name} & dropped or not overlapping(first.entity, second.entity, separator):
-            continue
-        if first.entity.kind and second.entity.kind and first.entity.kind != second.entity.kind:
-            for group in (first, second):
-                group.entity = replace(group.entity, match=group.entity.kind)
-            continue
-        less = min((second, first), key=lambda group: len(group.rows))
-        larger = first if less is second else second
-        dropped.add(less.entity.name)
-        why = f"their keys could also be keys of {larger.entity.name}, and no attribute distinguishes them"
-        unknown.append(_unknown(shapes[less.entity.name], table, why))
-    return [group for group in groups if group.entity.name not in dropped], unknown
+        types = Counter(next(iter(row.item[name])) for row in rows if name in row.item)
+        yield Attribute(name, types.most_common(1)[0][0], seen, len(rows))

@@ -1,31 +1,65 @@
-"""Relations between items, and attributes that are stored twice: of a parent in its children, of an item in its copy."""
+"""Relations between items, and attributes that follow from related items, which the application maintains itself: counters
+and sums of children in their parent, attributes of a parent in its children, and of an item in its copy.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
 from itertools import product
 from typing import Any
 
-from projections.init.contradictions import Case, Verdict, contradiction, identity, judge
-from projections.init.proposal import Relation, Rule, Table
-from projections.init.rows import Group, Row, group_by, lower_camel, normal, pascal, plural, small_numbers, words
-from projections.language.syntax import PATH
+from projections.init.contradictions import Case, Verdict, contradicted, identity, judge
+from projections.init.proposal import Attribute, Rule, Sample, Table
+from projections.init.rows import (
+    Group,
+    Row,
+    group_by,
+    lower_camel,
+    normal,
+    pascal,
+    plural,
+    singular,
+    small_numbers,
+    words,
+)
+from projections.language.spelling import path_text
+from projections.language.syntax import an
+from projections.language.values import CONTEXT, Image, Value, number_text, same
 
-_LEAST_SEEN = 3
+_LEAST = 3
 _SHARE = 0.5
 _MOST_CHOICES = 4
+_MOST_NUMBERS = 6
+_DIFFERING = 0.2
+_AGREE = 0.8
+_COPIED = 0.6
 
 
 @dataclass(frozen=True)
 class Link:
-    """A relation with the pairs of child and parent in the sample."""
+    """Items of `child` reference an item of `parent`: `binding` maps each variable of the parent's key to the name of the
+    child's variable or attribute. `pairs` are child and parent in the sample; `of` so many children have a reference.
+    """
 
-    relation: Relation
     child: Group
     parent: Group
+    binding: Mapping[str, str]
     pairs: Sequence[tuple[Row, Row]]
+    of: int
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of both entities."""
+        return self.child.entity.name, self.parent.entity.name
+
+    @property
+    def bind(self) -> dict[str, str]:
+        """The `bind` of a rule."""
+        return {variable: "{" + name + "}" for variable, name in self.binding.items() if variable != name}
 
     @property
     def children(self) -> list[list[Row]]:
@@ -35,8 +69,17 @@ class Link:
             children[id(parent)].append(child)
         return list(children.values())
 
+    def body(self, kind: str, action: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a rule from the children into their parents."""
+        body: dict[str, Any] = {"from": self.child.entity.name}
+        if self.bind:
+            body["bind"] = self.bind
+        if self.child.entity.expires:
+            body["expired"] = "retract"
+        return {**body, kind: {"into": self.parent.entity.name, **action}}
 
-def links(groups: Sequence[Group], complete: bool) -> list[Link]:
+
+def links_of(groups: Sequence[Group], complete: bool) -> list[Link]:
     """Return the relations that the sample confirms. In a complete sample, most children have their parent."""
     confirmed = []
     for child, parent in product(groups, groups):
@@ -44,23 +87,22 @@ def links(groups: Sequence[Group], complete: bool) -> list[Link]:
             continue
         for binding in _bindings(child, parent):
             link = _link(child, parent, binding)
-            least = 1 if not link.relation.bind else _LEAST_SEEN
-            seen, of = link.relation.seen, link.relation.of
+            least = _LEAST if complete or link.bind else 1
             # Several variables may agree with some parent by chance, which is improbable for a key of one variable.
             share = _SHARE if complete else 0 if len(binding) == 1 else _SHARE / 2
-            if of and seen >= min(_LEAST_SEEN if complete else least, of) and seen >= share * of:
+            if link.of and len(link.pairs) >= max(min(least, link.of), share * link.of):
                 confirmed.append(link)
-    return confirmed
+    return sorted(confirmed, key=lambda link: -len(link.pairs))
 
 
 def _link(child: Group, parent: Group, binding: Mapping[str, str]) -> Link:
     variables = parent.entity.variables
-    known = {tuple(row.variables[name] for name in variables): row for row in parent.rows}
+    known: dict[tuple[str | None, ...], Row] = {
+        tuple(row.variables[name] for name in variables): row for row in parent.rows
+    }
     named = [(row, tuple(row.text(binding[name]) for name in variables)) for row in child.rows]
-    complete = [(row, key) for row, key in named if None not in key]
-    pairs = [(row, known[key]) for row, key in complete if key in known]  # type: ignore[index]
-    relation = Relation(child.entity.name, parent.entity.name, dict(binding), len(pairs), len(complete))
-    return Link(relation, child, parent, pairs)
+    pairs = [(row, known[key]) for row, key in named if key in known]
+    return Link(child, parent, binding, pairs, sum(None not in key for _, key in named))
 
 
 def _bindings(child: Group, parent: Group) -> Iterator[dict[str, str]]:
@@ -80,9 +122,7 @@ def _bindings(child: Group, parent: Group) -> Iterator[dict[str, str]]:
 def _names(child: Group, parent: Group, variable: str, values: set[str]) -> Iterator[str]:
     """Yield the same name first, then similar names, or names like the parent's, with values of the parent's key."""
     own = child.entity.variables
-    attributes = [
-        each.name for each in child.entity.attributes if each.type in ("S", "N") and PATH.fullmatch(each.name)
-    ]
+    attributes = [each.name for each in child.entity.attributes if each.type in ("S", "N")]
     if variable in own or (variable in attributes and variable.lower() != "id"):
         yield variable
     elif normal(variable) in ("id", "pk", "key"):
@@ -104,27 +144,7 @@ def _may_reference(name: str, variable: str, parent: Group, values: set[str]) ->
     return len(parent.entity.variables) == 1 and parts[-1] in ("id", "by", "ref", "key") and not small_numbers(values)
 
 
-def name_suffix(relation: Relation) -> str:
-    """Return a suffix that distinguishes relations between the same entities: `ByAuthorId`."""
-    return "".join("By" + pascal(name) for variable, name in relation.binding.items() if name != variable)
-
-
-def rule_body(link: Link, kind: str, action: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rule from the children of a relation into its parents."""
-    body: dict[str, Any] = {"from": link.relation.child}
-    if link.relation.bind:
-        body["bind"] = link.relation.bind
-    if link.child.entity.expires:
-        body["expired"] = "retract"
-    return {**body, kind: dict(action)}
-
-
 # Attributes that follow from related items
-
-_LEAST = 3
-_AGREE = 0.8
-_BY_CHANCE = 0.05
-_COPIED = 0.6
 
 
 @dataclass(frozen=True)
@@ -147,64 +167,190 @@ class Candidate:
     @property
     def entity(self) -> str:
         """The entity that has the attribute."""
-        return self.link.relation.parent if self.kind == "aggregate" else self.link.relation.child
+        return self.link.names[self.kind == "aggregate"]
 
 
-def derived_rules(
-    candidates: Iterable[Candidate], links: Sequence[Link], table: Table, taken: set[tuple[str, str]]
-) -> Iterator[Rule]:
-    """Yield a rule for the certain attributes of each relation, and one as a comment for each other attribute.
+def related_rules(groups: Sequence[Group], table: Table, sample: Sample) -> Iterator[Rule]:
+    """Yield a rule for each copy, one for the certain attributes of each relation, and one as a comment for each other
+    attribute.
 
-    An attribute has the first certain candidate, or that with the largest share. `taken` are the (entity, attribute) that
-    other rules write.
+    An attribute has one writer: a copy, or the first certain candidate, or that with the largest share.
     """
-    counts = Counter((link.relation.child, link.relation.parent) for link in links)
+    links = links_of(groups, sample.complete)
+    copies = copy_rules(links, table)
+    yield from copies.values()
+    copied = {frozenset(link.names) for link in links if link.names in copies}
+    links = [link for link in links if frozenset(link.names) not in copied]
+    taken = {(rule.into, name) for rule in copies.values() for name in rule.attributes}
+    candidates = [*measure_candidates(links, table, sample), *embed_candidates(links, table, sample.complete)]
     best: dict[tuple[str, str], Candidate] = {}
     for candidate in sorted(candidates, key=lambda candidate: -2 if candidate.certain else -candidate.verdict.share):
         if (candidate.entity, candidate.attribute) not in taken:
             best.setdefault((candidate.entity, candidate.attribute), candidate)
-    together = group_by(best.values(), lambda each: (id(each.link), each.kind, each.certain or each.attribute))
-    for same in together.values():
-        first, relation = same[0], same[0].link.relation
-        values = {candidate.attribute: candidate.form for candidate in same}
-        by = name_suffix(relation) if counts[relation.child, relation.parent] > 1 else ""
-        if first.kind == "aggregate":
-            name = f"{lower_camel(plural(relation.child))}Of{relation.parent}{by}"
-            body = rule_body(first.link, "aggregate", {"into": relation.parent, "set": values})
-        else:
-            name = f"{lower_camel(relation.parent)}In{relation.child}{by}"
-            match = {attribute: "{" + variable + "}" for variable, attribute in relation.binding.items()}
-            body = {"from": relation.parent, "embed": {"into": relation.child, "match": match, "attributes": values}}
-        rule = Rule(name, body, "; ".join(candidate.evidence for candidate in same))
-        if not first.certain:
-            evidence = contradiction(
-                first.verdict, first.every, first.entity, first.attribute, table, unseen=first.unseen
+    counts = Counter(link.names for link in links)
+    for together in group_by(
+        best.values(), lambda each: (id(each.link), each.kind, each.certain or each.attribute)
+    ).values():
+        yield _rule(together, table, several=counts[together[0].link.names] > 1)
+
+
+def _rule(candidates: Sequence[Candidate], table: Table, several: bool) -> Rule:
+    """Return the rule of these attributes; its name has the reference if there are `several` between the entities."""
+    first, link = candidates[0], candidates[0].link
+    child, parent = link.names
+    values = {candidate.attribute: candidate.form for candidate in candidates}
+    by = "".join("By" + pascal(name) for variable, name in link.binding.items() if name != variable) if several else ""
+    if first.kind == "aggregate":
+        name, body = f"{lower_camel(plural(child))}Of{parent}{by}", link.body("aggregate", {"set": values})
+    else:
+        name = f"{lower_camel(parent)}In{child}{by}"
+        match = {attribute: "{" + variable + "}" for variable, attribute in link.binding.items()}
+        body = {"from": parent, "embed": {"into": child, "match": match, "attributes": values}}
+    rule = Rule(name, body, "; ".join(candidate.evidence for candidate in candidates))
+    return rule if first.certain else contradicted(rule, first.verdict, first.every, table, unseen=first.unseen)
+
+
+class Family:
+    """The parents and children of a relation."""
+
+    def __init__(self, link: Link, table: Table, sample: Sample) -> None:
+        self.link = link
+        self.parents = link.parent.rows
+        self.children = [[row.item for row in rows] for rows in link.children]
+        partition = table.key[0][0]
+        together = _with_its_parent(link, partition)
+        self.seen = [
+            sample.complete or (together and sample.has_all_of(str(next(iter(row.item[partition].values())))))
+            for row in self.parents
+        ]
+        """For each parent, whether all its children are in the sample."""
+        numbers = [attribute.name for attribute in link.child.entity.attributes if attribute.type == "N"]
+        self.published = {
+            measure: [value_of(measure, children) for children in self.children]
+            for measure in ("", *numbers[:_MOST_NUMBERS])
+        }
+        """The value of each measure for each parent: "" is the count, others are the names of summed attributes."""
+
+    def measures(self, attribute: Attribute) -> list[str]:
+        """Return the measures that an attribute of parents may have."""
+        usable = attribute.type == "N" and attribute.name not in self.link.parent.entity.variables
+        return list(self.published) if usable else []
+
+    def candidates(self, attribute: Attribute, tries: int) -> Iterator[Candidate]:
+        """Yield the measures that agree with all stored values of an attribute that are known, or with most of them.
+
+        A counter by its name may have no known value: then no number is less than the children in the sample.
+        """
+        child, parent = self.link.names
+        with_it = sum(attribute.name in row.item for row in self.parents)
+        for measure in self.measures(attribute):
+            every = self._cases(attribute.name, measure)
+            cases = [case for case in every if case.stored is not None]
+            named = not measure and is_counter(attribute, self.link)
+            verdict = judge(cases, tries, named=named)
+            unseen = with_it - len(cases)
+            certain = verdict.right == len(cases) and (named or (verdict.right > 0 and self._varies(cases)))
+            if not (certain or verdict.accepted) or (measure and not self._needs_all(measure)):
+                continue
+            form = f"sum({path_text(measure)})" if measure else "count"
+            what = f"{form} of the {child} items" if measure else f"the number of {child} items"
+            evidence = f"{attribute.name} is {what} in {verdict.right} of {len(cases)} {parent} items"
+            if certain and unseen:
+                evidence += f"; {unseen} more could not be compared"
+            if not cases:
+                evidence = (
+                    f"{attribute.name} has the name of a counter, and is not less than the number of {child} items "
+                    f"in the sample in {with_it} of {with_it} {parent} items; {len(self.link.pairs)} of {self.link.of} "
+                    f"{child} items belong to {an(parent)} in the sample"
+                )
+            yield Candidate("aggregate", self.link, attribute.name, form, evidence, certain, verdict, every, unseen)
+
+    def _cases(self, attribute: str, measure: str) -> list[Case]:
+        """Return the parents whose value is known, and those with a number that is less than the children in the sample."""
+        return [
+            Case(row, row.item.get(attribute), value)
+            for row, children, value, seen in zip(
+                self.parents, self.children, self.published[measure], self.seen, strict=True
             )
-            rule = replace(rule, doubt=evidence.doubt, contradiction=evidence)
-        yield rule
+            if seen
+            or (not measure and attribute in row.item and Decimal(row.item[attribute].get("N", "-1")) < len(children))
+        ]
+
+    def _varies(self, cases: Sequence[Case]) -> bool:
+        """Return whether parents with children have several values."""
+        with_children = {id(row) for row, children in zip(self.parents, self.children, strict=True) if children}
+        return len({identity(case.stored) for case in cases if id(case.row) in with_children}) >= _LEAST
+
+    def _needs_all(self, measure: str) -> bool:
+        """Return whether a measure of several children differs from that of the first or last one alone."""
+        several = [children for children in self.children if len(children) > 1]
+        differing = 0
+        for children in several:
+            whole, first, last = (identity(value_of(measure, part)) for part in (children, children[:1], children[-1:]))
+            differing += not first == last == whole
+        return differing >= max(2, _DIFFERING * len(several))
+
+
+def measure_candidates(links: Sequence[Link], table: Table, sample: Sample) -> Iterator[Candidate]:
+    """Yield the attributes of parents that may be aggregates of their children."""
+    families = [Family(link, table, sample) for link in links]
+    tries = sum(len(family.measures(each)) for family in families for each in family.link.parent.entity.attributes)
+    for family in sorted(families, key=lambda family: bool(family.link.bind)):
+        # Parents may have several children if the child's key has further variables.
+        if set(family.link.child.entity.variables) - set(family.link.binding.values()):
+            attributes = family.link.parent.entity.attributes
+            for attribute in sorted(attributes, key=lambda attribute: not is_counter(attribute, family.link)):
+                yield from family.candidates(attribute, tries)
+
+
+def value_of(name: str, items: Sequence[Image]) -> Value:
+    """Return the number of items, or the sum of an attribute as a rule publishes it. Other types do not count."""
+    if not name:
+        return {"N": str(len(items))}
+    numbers = [Decimal(item[name]["N"]) for item in items if "N" in item.get(name, {})]
+    return {"N": number_text(reduce(CONTEXT.add, numbers, Decimal(0)))}
+
+
+def _with_its_parent(link: Link, partition: str) -> bool:
+    """Return whether all children have the partition key of their parent."""
+    template = link.parent.entity.key[partition]
+    for variable, name in link.binding.items():
+        template = template.replace("{" + variable + "}", "{\0" + name + "}")
+    return template.replace("\0", "") == link.child.entity.key[partition]
+
+
+def is_counter(attribute: Attribute, link: Link) -> bool:
+    """Return whether an attribute is named as the number of these children: likeCount, num_likes, likes."""
+    names = set()
+    for stem in {normal(singular(link.child.entity.name)), normal(singular(words(link.child.entity.name)[-1]))}:
+        names |= {f"{stem}{word}" for word in ("count", "counter", "total", "num")}
+        for many in {normal(plural(stem)), stem + "s"}:  # generated names have plurals such as `categorys`
+            names |= {many, *(f"{many}{word}" for word in ("count", "counter", "total"))}
+            names |= {
+                f"{word}{many}" for word in ["n", "no", "nb", "num", "number", "numberof", "total", "count", "countof"]
+            }
+    return normal(attribute.name) in names
 
 
 def embed_candidates(links: Sequence[Link], table: Table, complete: bool) -> Iterator[Candidate]:
     """Yield the attributes of children that may repeat an attribute of their parent."""
-    ordered = sorted(links, key=lambda link: -link.relation.seen)
-    pairs = [(link, own, theirs) for link in ordered for own, theirs in _similar_attributes(link, table)]
+    pairs = [(link, own, theirs) for link in links for own, theirs in _similar_attributes(link, table)]
     for link, own, theirs in pairs:
         every = [Case(child, child.item.get(own), parent.item.get(theirs)) for child, parent in link.pairs]
         cases = [case for case in every if None not in (case.stored, case.computed)]
-        alone, verdict = judge(cases, 1), judge(cases, len(pairs))
-        certain = alone.all_right and alone.by_chance <= _BY_CHANCE
+        verdict, certain = judge(cases, len(pairs)), judge(cases, 1).certain
         if certain or verdict.accepted:
             with_it = sum(own in row.item for row in link.child.rows)
             orphans = 0 if complete else with_it - sum(own in row.item for row, _ in link.pairs)
-            of = f"{verdict.right} of {len(cases)} {link.relation.child} items"
-            evidence = f"{own} is the {theirs} of its {link.relation.parent} in {of}"
+            child, parent = link.names
+            evidence = f"{own} is the {theirs} of its {parent} in {verdict.right} of {len(cases)} {child} items"
             yield Candidate("embed", link, own, theirs, evidence, certain, verdict, every, orphans)
 
 
 def _similar_attributes(link: Link, table: Table) -> Iterator[tuple[str, str]]:
     """Yield (child's attribute, parent's attribute) of one type where the names allow a repetition."""
-    never = _structural(link.child, table) | set(link.relation.binding.values())
-    keys = set(link.parent.entity.variables) | _structural(link.parent, table)
+    never = table.index_names.union(link.binding.values())
+    keys = table.index_names.union(link.parent.entity.variables)
     for own in link.child.entity.attributes:
         if own.name in never or own.type not in ("S", "N", "BOOL"):
             continue
@@ -218,44 +364,35 @@ def _repeats(own: str, theirs: str) -> bool:
     return normal(own).endswith(normal(theirs)) and normal(theirs) != ""
 
 
-def _structural(group: Group, table: Table) -> set[str]:
-    """Return the attributes that identify an item or its kind."""
-    own = {group.entity.kind[0]} if group.entity.kind else set()
-    unusable = {each.name for each in group.entity.attributes if not PATH.fullmatch(each.name) or "." in each.name}
-    return own | unusable | set(table.key_names) | set(table.index_names)
-
-
 # Copies
 
 
-def copy_rules(links: Sequence[Link], table: Table) -> list[tuple[Link, Rule]]:
+def copy_rules(links: Sequence[Link], table: Table) -> dict[tuple[str, str], Rule]:
     """Return a rule for each pair of entities whose items have the same attributes under different keys."""
-    rules: list[tuple[Link, Rule]] = []
-    targets: set[str] = set()
-    for link in sorted(links, key=lambda link: -link.relation.seen):
+    rules: dict[tuple[str, str], Rule] = {}
+    for link in links:
         # The source is the child here: its values form the key of the target.
-        source, target = link.child, link.parent
-        if target.entity.name in targets or not _one_to_one(link):
+        source, target = link.names
+        if any(target == other for _, other in rules) or not _one_to_one(link):
             continue
-        shared, of, differing = _shared_attributes(link, table)
-        own = [attribute for attribute in target.entity.attributes if attribute.name not in _structural(target, table)]
-        smaller = len(target.entity.attributes) <= len(source.entity.attributes)
+        shared, differing = _shared_attributes(link, table)
+        own = [each for each in link.parent.entity.attributes if each.name not in table.index_names]
+        smaller = len(link.parent.entity.attributes) <= len(link.child.entity.attributes)
         if not smaller or len(shared) < 2 or len(shared) < _COPIED * len(own):
             continue
-        targets.add(target.entity.name)
-        body = rule_body(link, "copy", {"into": target.entity.name, "attributes": shared})
         evidence = (
-            f"{of} of {len(target.rows)} {target.entity.name} items belong to one {source.entity.name} each "
+            f"{len(link.pairs)} of {len(link.parent.rows)} {target} items belong to one {source} each "
             f"and repeat {len(shared)} of their {len(own)} attributes"
         )
         if differing:
             evidence += f"; they differ in {', '.join(f'{name} of {count}' for name, count in differing.items())}"
         why = (
             f"a copy rule creates and deletes its items: when it is published, `apply --allow-delete` would delete each "
-            f"{target.entity.name} without its {source.entity.name}, and only this rule may write these attributes"
+            f"{target} without its {source}, and only this rule may write these attributes"
         )
-        name = f"{lower_camel(source.entity.name)}As{target.entity.name}"
-        rules.append((link, Rule(name, body, evidence, why)))
+        rules[link.names] = Rule(
+            f"{lower_camel(source)}As{target}", link.body("copy", {"attributes": shared}), evidence, why
+        )
     return rules
 
 
@@ -265,16 +402,15 @@ def _one_to_one(link: Link) -> bool:
     return len(parents) >= _LEAST and len(set(parents)) == len(parents) and share
 
 
-def _shared_attributes(link: Link, table: Table) -> tuple[list[str], int, dict[str, int]]:
-    """Return the names of shared attributes, the number of pairs, and in how many pairs an attribute differs."""
-    never = _structural(link.parent, table) | _structural(link.child, table)
+def _shared_attributes(link: Link, table: Table) -> tuple[list[str], dict[str, int]]:
+    """Return the names of shared attributes, and in how many pairs one of them differs."""
     names = {each.name for each in link.child.entity.attributes} & {each.name for each in link.parent.entity.attributes}
     repeated = []
     differing: dict[str, int] = {}
-    for name in sorted(names - never):
+    for name in sorted(names - table.index_names):
         values = [(a.item[name], b.item[name]) for a, b in link.pairs if name in a.item and name in b.item]
-        equal = sum(identity(source_value) == identity(target_value) for source_value, target_value in values)
+        equal = sum(same(source_value, target_value) for source_value, target_value in values)
         if len(values) >= _LEAST and equal >= _AGREE * len(values):
             repeated.append(name)
             differing |= {name: len(values) - equal} if equal < len(values) else {}
-    return repeated, len(link.pairs), differing
+    return repeated, differing

@@ -49,35 +49,28 @@ class Shape:
         return kinds_of(self.rows)
 
 
-def shapes_of(rows: Sequence[Row], type_attribute: str | None) -> list[Shape]:
+def shapes_of(rows: Sequence[Row]) -> list[Shape]:
     """Return the shapes of all rows, the most frequent first."""
     shapes: list[Shape] = []
     for alike in group_by(rows, lambda row: row.signature).values():
         positions = sorted(alike[0].parts, key=lambda position: (position[1], position[0]))
-        shapes += _split(alike, positions, {}, type_attribute)
+        shapes += _split(alike, positions, {})
     merged = _same_skeleton(shapes)
     return sorted((part for shape in merged for part in _by_kind(shape)), key=lambda shape: -len(shape.rows))
 
 
-def _split(
-    rows: list[Row], positions: Sequence[Position], constants: dict[Position, str], type_attribute: str | None
-) -> Iterator[Shape]:
+def _split(rows: list[Row], positions: Sequence[Position], constants: dict[Position, str]) -> Iterator[Shape]:
     if not positions:
         yield Shape(constants, rows)
         return
     first, *later = positions
-    for constant, part in _decide(rows, first, constants, type_attribute):
+    for constant, part in _decide(rows, first, constants):
         known = constants if constant is None else {**constants, first: constant}
-        yield from _split(part, later, known, type_attribute)
+        yield from _split(part, later, known)
 
 
-def _decide(
-    rows: list[Row], at: Position, constants: Mapping[Position, str], type_attribute: str | None
-) -> Iterator[tuple[str | None, list[Row]]]:
+def _decide(rows: list[Row], at: Position, constants: Mapping[Position, str]) -> Iterator[tuple[str | None, list[Row]]]:
     """Yield the rows by the constant at a position, None for the rows where it is a variable."""
-    if rows[0].glue[at[0]] is None:
-        yield None, rows
-        return
     by_text = {str(text): same for text, same in group_by(rows, lambda row: row.parts[at]).items()}
     if list(by_text) == [""]:
         yield "", rows
@@ -86,7 +79,7 @@ def _decide(
         ((text, _),) = by_text.items()
         yield (text if _is_only_constant(text, rows, at, constants) else None), rows
         return
-    if _has_echo(rows, at, type_attribute):
+    if _has_echo(rows, at):
         yield None, rows
         return
     candidates = {text: same for text, same in by_text.items() if is_marker(text)}
@@ -124,23 +117,16 @@ def _is_constant(
 ) -> bool:
     attribute, number = at
     after_constant = number > 0 and bool(constants.get((attribute, number - 1)))
-    if not is_shouting(text) and (
-        len(rows) < 2 or after_constant or (attribute == 0 and len(rows[0].glue[0] or ()) == 0)
-    ):
+    if not is_shouting(text) and (len(rows) < 2 or after_constant or (attribute == 0 and (0, 1) not in rows[0].parts)):
         return False
     if after_constant and len(rows) < 2:
         return False
     return not varying or not _like(rows, varying, at)
 
 
-def _has_echo(rows: Sequence[Row], at: Position, type_attribute: str | None) -> bool:
+def _has_echo(rows: Sequence[Row], at: Position) -> bool:
     """Return whether an attribute equals this part, such as `status` for OPEN: then it is a value, not a kind."""
-    names = {
-        name
-        for row in rows[:20]
-        for name in row.attributes
-        if name != type_attribute and row.text(name) == row.parts[at]
-    }
+    names = {name for row in rows[:20] for name in row.attributes if row.text(name) == row.parts[at]}
     return any(sum(row.text(name) == row.parts[at] for row in rows) >= _ECHOED * len(rows) for name in names)
 
 
@@ -180,7 +166,7 @@ def _are_names(alike: Sequence[str], candidates: Mapping[str, list[Row]], at: Po
         at[1] == 0
         and len(alike) <= 12
         and all(is_shouting(text) for text in alike)
-        and (0, at[1] + 1) in {(0, number) for (_, number) in next(iter(candidates.values()))[0].parts}
+        and at[1] + 1 in {number for _, number in next(iter(candidates.values()))[0].parts}
         and all(len({(_around(row, at), row.attributes) for row in candidates[text]}) == 1 for text in alike)
     )
 

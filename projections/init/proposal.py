@@ -52,6 +52,9 @@ class Sample:
     complete: bool = False
     cut: frozenset[str] | None = None
     """In a part of a table: the values of the partition key whose items may not all be in the sample; None if any may."""
+    units: float = 0.0
+    """The read units that DynamoDB charged for it."""
+    requests: int = 0
 
     def has_all_of(self, partition: str) -> bool:
         """Return whether all items with this value of the partition key, as text, are in the sample."""
@@ -60,13 +63,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute of an entity: its most frequent type in DynamoDB's notation, the form of its texts, and how many of `of`
-    items have it. It has no value of the sample.
+    """An attribute of an entity: its most frequent type in DynamoDB's notation, and how many of `of` items have it. It has
+    no value of the sample.
     """
 
     name: str
     type: str
-    form: str
     seen: int
     of: int
 
@@ -100,24 +102,6 @@ def overlapping(first: Entity, second: Entity, separator: str) -> bool:
         )
     except LanguageError:
         return False  # the loader reports the template
-
-
-@dataclass(frozen=True)
-class Relation:
-    """Items of `child` reference an item of `parent`: `binding` maps each variable of the parent's key to the name of the
-    child's variable or attribute. `seen` of `of` reference an item that is in the sample.
-    """
-
-    child: str
-    parent: str
-    binding: Mapping[str, str]
-    seen: int
-    of: int
-
-    @property
-    def bind(self) -> dict[str, str]:
-        """The `bind` of a rule."""
-        return {variable: "{" + name + "}" for variable, name in self.binding.items() if variable != name}
 
 
 @dataclass(frozen=True)
@@ -226,7 +210,6 @@ class Proposal:
     table: Table
     separator: str
     entities: Sequence[Entity]
-    relations: Sequence[Relation]
     rules: Sequence[Rule]
     unknown: Sequence[Unknown]
     sampled: int

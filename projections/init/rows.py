@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from projections.init.proposal import Entity, Table
 from projections.language.keys import key_text
+from projections.language.syntax import PATH
 from projections.language.values import Image
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
@@ -30,16 +31,8 @@ _FORMS = (
     ("date", re.compile(r"\d{4}-\d\d-\d\d")),
     ("month", re.compile(r"\d{4}-\d\d")),
     ("uuid", re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")),
-    ("ulid", re.compile(r"[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}")),
     ("digits", re.compile(r"\d+")),
-    ("number", re.compile(r"-?\d+(?:\.\d+)?")),
-    ("email", re.compile(r"[^@\s]+@[^@\s]+\.[A-Za-z]{2,}")),
-    ("url", re.compile(r"[a-z][a-z0-9+.-]*://\S+")),
 )
-
-
-ORDERED = ("time", "date", "ulid")
-"""Forms of texts whose order is that of time."""
 
 
 def is_marker(text: str) -> bool:
@@ -47,12 +40,17 @@ def is_marker(text: str) -> bool:
     return len(text) <= _LONGEST_MARKER and _MARKER.fullmatch(text) is not None
 
 
+def is_usable(name: str) -> bool:
+    """Return whether rules can name an attribute; a name with a dot is a path into a map there."""
+    return PATH.fullmatch(name) is not None and "." not in name
+
+
 def is_shouting(text: str) -> bool:
     return len(text) <= _LONGEST_MARKER and _SHOUTING.fullmatch(text) is not None
 
 
 def form_of(texts: Iterable[str]) -> str:
-    """Return the form of texts: `time`, `date`, `month`, `uuid`, `ulid`, `digits`, `number`, `email`, `url`, or `text`."""
+    """Return the form of texts: `time`, `date`, `month`, `uuid`, `digits`, or `text`."""
     sample = list(texts)
     for name, pattern in _FORMS:
         if sample and all(pattern.fullmatch(text) for text in sample):
@@ -133,29 +131,27 @@ Position = tuple[int, int]
 
 @dataclass
 class Row:
-    """An item, and the parts of its keys. `glue` are the separators between the parts of each key attribute."""
+    """An item, and the parts of its keys."""
 
     item: Image
     parts: dict[Position, str]
-    glue: tuple[tuple[str, ...] | None, ...]
-    """None for a key attribute that is not text, which is one part."""
     attributes: frozenset[str] = frozenset()
-    """The names of attributes that are not part of any key."""
+    """The names of attributes that rules can read and write, and that are not part of any key."""
     kind: str | None = None
     """The value of its type attribute, if the table has one."""
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
-    def signature(self) -> tuple[object, ...]:
+    def signature(self) -> object:
         """Rows with different signatures never have the same shape."""
-        empty = tuple(position for position, text in self.parts.items() if not text)
-        return self.glue, empty
+        return tuple((position, not text) for position, text in self.parts.items())
 
     def text(self, name: str) -> str | None:
         """Return a key variable or an attribute as text, None if it is neither text nor number."""
         if name in self.variables:
             return self.variables[name]
-        return scalar(self.item, name)
+        value = self.item.get(name, {})
+        return key_text("N", value["N"]) if "N" in value else value.get("S")
 
 
 @dataclass
@@ -166,47 +162,25 @@ class Group:
     rows: list[Row]
 
 
-def scalar(item: Image, name: str) -> str | None:
-    value = item.get(name, {})
-    if "S" in value:
-        return str(value["S"])
-    if "N" in value:
-        try:
-            return key_text("N", value["N"])
-        except ArithmeticError:
-            return None
-    return None
-
-
 def rows_of(items: Sequence[Image], table: Table, separator: str) -> list[Row]:
     """Return the rows of the items that have a key, as all items of a table do."""
     keys = [name for name, _ in table.key]
     usable = [item for item in items if all(kind in item.get(name, {}) for name, kind in table.key)]
-    no_attributes = {*keys, *table.index_names}
+    no_attributes = {*keys, *table.index_names, table.ttl}
     rows = []
     for item in usable:
         parts: dict[Position, str] = {}
-        glue: list[tuple[str, ...] | None] = []
         for attribute, (name, kind) in enumerate(table.key):
-            if kind == "S":
-                texts, between = cut(item[name]["S"], separator)
-                glue.append(between)
-            else:
-                texts = [key_text(kind, item[name][kind])]
-                glue.append(None)
+            texts = cut(item[name]["S"], separator) if kind == "S" else [key_text(kind, item[name][kind])]
             parts |= {(attribute, number): text for number, text in enumerate(texts)}
-        rows.append(Row(item, parts, tuple(glue), frozenset(item) - no_attributes))
+        rows.append(Row(item, parts, frozenset(filter(is_usable, item)) - no_attributes))
     return rows
 
 
-def cut(text: str, separator: str) -> tuple[list[str], tuple[str, ...]]:
-    """Return the parts of a key and the separators between them. A time is always one part."""
-    if separator in text:
-        whole = TIME.sub(lambda match: match[0].replace(separator, "\0"), text)
-        parts = [part.replace("\0", separator) for part in whole.split(separator)]
-        if len(parts) > 1:
-            return parts, (separator,) * (len(parts) - 1)
-    return [text], ()
+def cut(text: str, separator: str) -> list[str]:
+    """Return the parts of a key. A time is always one part."""
+    whole = TIME.sub(lambda match: match[0].replace(separator, "\0"), text)
+    return [part.replace("\0", separator) for part in whole.split(separator)]
 
 
 def common_separator(items: Sequence[Image], table: Table) -> str:
@@ -218,8 +192,7 @@ def common_separator(items: Sequence[Image], table: Table) -> str:
             for name, kind in table.key:
                 text = item.get(name, {}).get("S") if kind == "S" else None
                 if text and separator in text and "://" not in text:
-                    parts, _ = cut(text, separator)
-                    firsts.update(part for part in parts[:3] if len(parts) > 1 and is_marker(part))
+                    firsts.update(part for part in cut(text, separator)[:3] if is_marker(part))
         often = [count for _, count in firsts.most_common(_FEW) if count > 1]
         return sum(often) if often else min(len(firsts), 1)
 
@@ -264,17 +237,19 @@ _LIKE = 0.7
 _MOST = 60
 
 
-def type_attribute(rows: Sequence[Row]) -> str | None:
-    """Return the name of the attribute, or None. It has few values, and keys or other attributes depend on it."""
+def set_kinds(rows: Sequence[Row]) -> str | None:
+    """Set the kind of each row to the value of the type attribute, and return its name; None if there is no such attribute.
+
+    It has few values, and keys or other attributes depend on it. It is no attribute of the rows any more.
+    """
     names = {name for row in rows for name in row.attributes if normal(name) in _NAMES}
     ordered = sorted(names, key=lambda name: (_NAMES.index(normal(name)), name))
-    return next((name for name in ordered if _discriminates(rows, name)), None)
-
-
-def set_kinds(rows: Sequence[Row], attribute: str | None) -> None:
-    """Set the kind of each row to the value of its type attribute."""
-    for row in rows:
-        row.kind = _value(row, attribute) if attribute is not None else None
+    attribute = next((name for name in ordered if _discriminates(rows, name)), None)
+    if attribute is not None:
+        for row in rows:
+            row.kind = _value(row, attribute)
+            row.attributes -= {attribute}
+    return attribute
 
 
 def _value(row: Row, name: str) -> str | None:
@@ -298,4 +273,4 @@ def _discriminates(rows: Sequence[Row], name: str) -> bool:
 
 
 def _shape(row: Row) -> object:
-    return row.glue, tuple(text if is_shouting(text) else "" for text in row.parts.values())
+    return tuple((position, text if is_shouting(text) else "") for position, text in row.parts.items())

@@ -284,11 +284,12 @@ def index_document(keys: IndexKeys, *, write: Callable[[Attributes], Any] = dict
 def index_form(keys: IndexKeys) -> Any:
     """Return an index as short as a rule file can have it."""
     if keys.projection == "all" and not keys.local and len(keys.partition) == 1 and len(keys.sort) < 2:
-        return _key((*keys.partition, *keys.sort))
-    return index_document(keys, write=_key)
+        return key_form((*keys.partition, *keys.sort))
+    return index_document(keys, write=key_form)
 
 
-def _key(pairs: Attributes) -> Any:
+def key_form(pairs: Attributes) -> Any:
+    """Return key attributes as short as a rule file can have them."""
     return [name for name, _ in pairs] if all(kind == "S" for _, kind in pairs) else dict(pairs)
 
 
