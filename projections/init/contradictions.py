@@ -23,7 +23,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from projections.init.proposal import Contradiction, Rule, Table
 from projections.init.rows import Row
@@ -36,6 +35,7 @@ _BY_CHANCE_NAMED = 1e-2
 _BY_CHANCE_ALL_RIGHT = 0.05
 _LEAST_VALUES = 3
 _MOST_EXAMPLES = 3
+_LONGEST_SHOWN = 100
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Case:
     stored: Value | None
     computed: Value | None
 
-    @cached_property
+    @property
     def agrees(self) -> bool:
         return same(self.stored, self.computed)
 
@@ -82,15 +82,23 @@ def identity(value: Value | None) -> str | None:
 
 def judge(cases: Sequence[Case], tries: int, *, named: bool = False) -> Verdict:
     """Return the verdict on cases that all have a stored value. `tries` is the number of candidates of the table."""
-    agreeing = [case for case in cases if case.agrees]
-    share = len(agreeing) / len(cases) if cases else 0.0
+    stored = Counter(identity(case.stored) for case in cases)
+    computed = Counter(identity(case.computed) for case in cases)
+    agreeing = Counter(identity(case.stored) for case in cases if case.agrees)
+    right = agreeing.total()
+    if not right:
+        return Verdict(cases, 0, False, 1.0)
     least_share, least_values, most, tries = (
         (_NAMED, 2, _BY_CHANCE_NAMED, 1) if named else (_MOSTLY, _LEAST_VALUES, _BY_CHANCE, tries)
     )
-    usual = share < least_share or not _beats_a_constant(cases, agreeing)
-    by_chance = 1.0 if usual else _probability(share, len(cases), _chance(cases)) * tries
-    values = len({identity(case.computed) for case in agreeing})
-    return Verdict(cases, len(agreeing), values >= least_values and by_chance <= most, by_chance)
+    share = right / len(cases)
+    ((usual, usual_count),) = stored.most_common(1)
+    beats_a_constant = 2 * (right - agreeing[usual]) >= len(cases) - usual_count > 0
+    by_chance = 1.0
+    if share >= least_share and beats_a_constant:
+        chance = sum(count * computed[value] for value, count in stored.items()) / len(cases) ** 2
+        by_chance = _probability(share, len(cases), chance) * tries
+    return Verdict(cases, right, len(agreeing) >= least_values and by_chance <= most, by_chance)
 
 
 def _probability(share: float, of: int, chance: float) -> float:
@@ -101,19 +109,6 @@ def _probability(share: float, of: int, chance: float) -> float:
     if share < 1:
         divergence += (1 - share) * math.log((1 - share) / (1 - chance))
     return math.exp(-of * divergence)
-
-
-def _beats_a_constant(cases: Sequence[Case], agreeing: Sequence[Case]) -> bool:
-    ((usual, _),) = Counter(identity(case.stored) for case in cases).most_common(1)
-    unusual = sum(identity(case.stored) != usual for case in cases)
-    return 2 * sum(identity(case.stored) != usual for case in agreeing) >= unusual > 0
-
-
-def _chance(cases: Sequence[Case]) -> float:
-    """Return the share of agreement between the stored and the computed values of any two items."""
-    stored = Counter(identity(case.stored) for case in cases)
-    computed = Counter(identity(case.computed) for case in cases)
-    return sum(count * computed[value] for value, count in stored.items()) / len(cases) ** 2
 
 
 def contradicted(rule: Rule, verdict: Verdict, every: Sequence[Case], table: Table, *, unseen: int = 0) -> Rule:
@@ -139,5 +134,9 @@ def contradicted(rule: Rule, verdict: Verdict, every: Sequence[Case], table: Tab
 
 def _example(case: Case, table: Table) -> dict[str, str]:
     key = " ".join(str(next(iter(case.row.item[name].values()))) for name in table.key_names)
-    texts = {"stored": case.stored, "computed": case.computed}
-    return {"key": key, **{what: plain_words(plain(value)) if value else "nothing" for what, value in texts.items()}}
+    return {"key": key, "stored": _short_text(case.stored), "computed": _short_text(case.computed)}
+
+
+def _short_text(value: Value | None) -> str:
+    text = "nothing" if value is None else plain_words(plain(value))
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
