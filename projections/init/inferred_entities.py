@@ -36,24 +36,18 @@ _NO_NAME = frozenset({"pk", "sk", "hash", "range", "hashkey", "rangekey", "parti
 _INDEX_KEY = re.compile(r"(?:gsi|lsi|gs|ls|index|idx|i)?\d*(?:" + "|".join(sorted(_NO_NAME)) + r")\d*")
 """Names as GSI1SK, made comparable: the attribute may show other values in each entity, and rules may write it."""
 
-_SAME = 0.95
 _PRESENT = 0.5
 _SHARED = 0.6
 _LEAST = 3
 _TIMES = ("time", "date", "month")
 
 
-def entity_names(shapes: Sequence[Shape], table: Table) -> list[str]:
-    """Return a different name for each shape, beginning with the plainest keys."""
-    names: dict[int, str] = {}
-    order = sorted(range(len(shapes)), key=lambda number: (_plainness(shapes[number]), number))
-    for number in order:
-        taken = set(names.values())
-        for name in _entity_names(shapes[number], table):
-            if name and name not in taken:
-                names[number] = name
-                break
-    return [names[number] for number in range(len(shapes))]
+def name_entities(shapes: Sequence[Shape], table: Table) -> None:
+    """Give each shape a different name, beginning with the plainest keys."""
+    taken: set[str] = set()
+    for shape in sorted(shapes, key=_plainness):
+        shape.entity = next(name for name in _entity_names(shape, table) if name and name not in taken)
+        taken.add(shape.entity)
 
 
 def _plainness(shape: Shape) -> int:
@@ -62,9 +56,7 @@ def _plainness(shape: Shape) -> int:
 
 def _is_parent(shape: Shape) -> bool:
     """Return whether the sort key is a constant such as PROFILE: the partition is named after the item."""
-    sort = [text for position, text in shape.constants.items() if position[0] == 1 and text]
-    own = [position for position in shape.positions if position[0] == 1]
-    return len(own) == len(sort) and all(normal(text) in GENERIC for text in sort)
+    return all(normal(shape.constants.get(position, "")) in GENERIC for position in shape.positions(1))
 
 
 def _entity_names(shape: Shape, table: Table) -> Iterator[str]:
@@ -84,9 +76,7 @@ def _entity_names(shape: Shape, table: Table) -> Iterator[str]:
 def _thing(shape: Shape, attribute: int) -> str:
     """Return the constant that names the subject of a key attribute: the first of the last run of constants."""
     subject, run = "", False
-    for position in shape.positions:
-        if position[0] != attribute:
-            continue
+    for position in shape.positions(attribute):
         text = shape.constants.get(position)
         if text and not run:
             subject = text
@@ -102,43 +92,39 @@ def snake_case(rows: Sequence[Row]) -> bool:
     return snake > camel
 
 
-def variable_names(shape: Shape, entity: str, table: Table, snake: bool) -> dict[Position, str]:
-    """Return a name for each variable. An attribute of that name has the same value, as rules require."""
-    names: dict[Position, str] = {}
+def name_variables(shape: Shape, table: Table, snake: bool) -> None:
+    """Give each variable a name. An attribute of that name has the same value, as rules require."""
+    names = shape.names
     for position in shape.variables:
-        texts = [row.parts[position] for row in shape.rows]
-        same = next((earlier for earlier in names if _twins(shape, earlier, position)), None)
+        texts = shape.texts(position)
+        twins = {earlier: shape.texts(earlier) == texts for earlier in names if earlier[0] != position[0]}
+        same = next((earlier for earlier, equal in twins.items() if equal), None)
         if same is not None and len(set(texts)) >= _LEAST:  # as in USER#42 · PROFILE#42
             names[position] = names[same]
             continue
-        for name in _variable_names(shape, position, entity, table, snake):
-            usable = is_usable(name) and _consistent(shape.rows, name, texts)
-            twin = next((earlier for earlier, known in names.items() if known == name), None)
-            if usable and (twin is None or _twins(shape, twin, position)):
+        for name in _variable_names(shape, position, table, snake):
+            taken = any(known == name and not twins.get(earlier) for earlier, known in names.items())
+            if not taken and is_usable(name) and _consistent(shape.rows, name, texts):
                 names[position] = name
                 break
-    return names
 
 
-def names_by_values(shapes: Sequence[Shape], names: Sequence[dict[Position, str]]) -> list[dict[Position, str]]:
-    """Return the names, with unconfirmed ones replaced by the name of a variable with the same values: in `LIKE#{likeId}`
-    the values may be ids of users.
+def name_by_values(shapes: Sequence[Shape]) -> None:
+    """Replace unconfirmed names by the name of a variable with the same values: in `LIKE#{likeId}` the values may be ids of
+    users.
     """
     known: dict[str, set[str]] = {}
-    for shape, own in zip(shapes, names, strict=True):
-        if len(own) == 1:
-            ((position, name),) = own.items()
-            known.setdefault(name, set()).update(row.parts[position] for row in shape.rows)
-    changed_names = []
-    for shape, own in zip(shapes, names, strict=True):
-        changed = dict(own)
-        for position, name in own.items():
-            texts = [row.parts[position] for row in shape.rows]
-            same_name = _same_values(set(texts), known) if len(own) > 1 and name not in known else None
-            if same_name and same_name not in own.values() and not any(name in row.item for row in shape.rows):
-                changed[position] = same_name if _consistent(shape.rows, same_name, texts) else name
-        changed_names.append(changed)
-    return changed_names
+    for shape in shapes:
+        if len(shape.names) == 1:
+            ((position, name),) = shape.names.items()
+            known.setdefault(name, set()).update(shape.texts(position))
+    for shape in (shape for shape in shapes if len(shape.names) > 1):
+        for position, name in list(shape.names.items()):
+            texts = shape.texts(position)
+            same = _same_values(set(texts), known)
+            confirmed = name in known or any(name in row.item for row in shape.rows)
+            if same and not confirmed and same not in shape.names.values() and _consistent(shape.rows, same, texts):
+                shape.names[position] = same
 
 
 def _same_values(texts: set[str], known: Mapping[str, set[str]]) -> str | None:
@@ -148,19 +134,15 @@ def _same_values(texts: set[str], known: Mapping[str, set[str]]) -> str | None:
     return best if best is not None and shares[best] >= _SHARED and not small_numbers(texts) else None
 
 
-def _twins(shape: Shape, first: Position, second: Position) -> bool:
-    """Return whether two variables of different key attributes are always equal, as in two keys USER#42."""
-    return first[0] != second[0] and all(row.parts[first] == row.parts[second] for row in shape.rows)
-
-
 def _consistent(rows: Sequence[Row], name: str, texts: Sequence[str]) -> bool:
     return all(name not in row.item or row.text(name) == text for row, text in zip(rows, texts, strict=True))
 
 
-def _variable_names(shape: Shape, position: Position, entity: str, table: Table, snake: bool) -> Iterator[str]:
-    attribute, _ = position
-    marker = _marker(shape, position)
-    texts = [row.parts[position] for row in shape.rows]
+def _variable_names(shape: Shape, position: Position, table: Table, snake: bool) -> Iterator[str]:
+    attribute, number = position
+    before = [shape.constants.get((attribute, earlier)) for earlier in range(number)]
+    marker = next((text for text in reversed(before) if text), "")
+    texts = shape.texts(position)
     form = form_of(texts[:200])
     key_name = table.key[attribute][0]
     last_choice = {*table.index_names, *table.key_names}
@@ -168,7 +150,7 @@ def _variable_names(shape: Shape, position: Position, entity: str, table: Table,
         (name for name in _echoes(shape.rows, texts) if not _INDEX_KEY.fullmatch(normal(name))),
         key=lambda name: (name in last_choice, normal(name) == "id", len(name), name),
     )
-    whole = [at for at in shape.positions if at[0] == attribute] == [position]
+    whole = len(shape.positions(attribute)) == 1
     if whole and normal(key_name) not in _NO_NAME:
         yield key_name
     default = _join_words([*words(singular(marker)), "id"], snake) if marker and form not in _TIMES else ""
@@ -185,7 +167,7 @@ def _variable_names(shape: Shape, position: Position, entity: str, table: Table,
         yield key_name
     elif attribute == 0:
         yield from ("tenant", "tenantId")
-    stem = _join_words([*words(marker or entity), "part"], snake) or "part"
+    stem = _join_words([*words(marker or shape.entity), "part"], snake) or "part"
     yield from (f"{stem}{number}" for number in count(1))
 
 
@@ -193,25 +175,12 @@ def _join_words(parts: Sequence[str], snake: bool) -> str:
     return "_".join(parts) if snake else lower_camel(" ".join(parts))
 
 
-def _marker(shape: Shape, position: Position) -> str:
-    """Return the nearest constant before a variable in the same key attribute."""
-    attribute, number = position
-    before: Mapping[int, str] = {p[1]: text for p, text in shape.constants.items() if p[0] == attribute and text}
-    nearest = [at for at in before if at < number]
-    return before[max(nearest)] if nearest else ""
-
-
 def _echoes(rows: Sequence[Row], texts: Sequence[str]) -> set[str]:
-    """Return the attributes that equal a variable, in nearly all items."""
-    names = {
-        name for row, text in list(zip(rows, texts, strict=True))[:10] for name in row.item if row.text(name) == text
-    }
-    echoing = set()
-    for name in names:
-        present = [row.text(name) == text for row, text in zip(rows, texts, strict=True) if name in row.item]
-        if len(present) >= _PRESENT * len(rows) and all(present) and sum(present) >= _SAME * len(present):
-            echoing.add(name)
-    return echoing
+    """Return the attributes that equal a variable, and that most items have."""
+    names = {name for row in rows[:10] for name in row.item}
+    for row, text in zip(rows, texts, strict=True):
+        names -= {name for name in names & row.item.keys() if row.text(name) != text}
+    return {name for name in names if sum(name in row.item for row in rows) >= _PRESENT * len(rows)}
 
 
 _HOMOGENEOUS = 0.3
@@ -226,15 +195,18 @@ def understand(
     shapes = [shape for shape in all_shapes if _is_kind(shape, alone=len(all_shapes) == 1)]
     why = "neither the keys nor the attributes identify the kind of item"
     unknown = [_unknown(shape.rows, table, why) for shape in all_shapes if shape not in shapes]
+    name_entities(shapes, table)
     snake = snake_case(rows)
-    entities = entity_names(shapes, table)
-    names = [variable_names(shape, name, table, snake) for shape, name in zip(shapes, entities, strict=True)]
+    for shape in shapes:
+        name_variables(shape, table, snake)
+    name_by_values(shapes)
     groups = []
-    for shape, name, variables in zip(shapes, entities, names_by_values(shapes, names), strict=True):
+    for shape in shapes:
         for row in shape.rows:
-            row.variables = {variable: row.parts[position] for position, variable in variables.items()}
-        key = {attribute: _template(shape, n, variables, separator) for n, attribute in enumerate(table.key_names)}
-        group = group_of(name, key, tuple(dict.fromkeys(variables.values())), shape.rows, table, separator)
+            row.variables = {variable: row.parts[position] for position, variable in shape.names.items()}
+        key = {name: _template(shape, number, separator) for number, name in enumerate(table.key_names)}
+        variables = tuple(dict.fromkeys(shape.names.values()))
+        group = group_of(shape.entity, key, variables, shape.rows, table, separator)
         if type_attribute is not None and shape.kinds:
             group.entity = replace(group.entity, kind=(type_attribute, shape.kinds.most_common(1)[0][0]))
         groups.append(group)
@@ -294,15 +266,13 @@ def _is_plain(rows: Sequence[Row], name: str, separator: str) -> bool:
     return bool(texts) and not technical and not any(separator in TIME.sub("", text) for text in texts)
 
 
-def _template(shape: Shape, attribute: int, names: Mapping[Position, str], separator: str) -> str:
+def _template(shape: Shape, attribute: int, separator: str) -> str:
     parts = []
-    for position in (position for position in shape.positions if position[0] == attribute):
+    for position in shape.positions(attribute):
         constant = shape.constants.get(position)
-        if constant is None:
-            anything = any(separator in row.parts[position] for row in shape.rows)
-            parts.append("{" + names[position] + "*" * anything + "}")
-        else:
-            parts.append(escape_braces(constant))
+        anything = any(separator in text for text in shape.texts(position))
+        name = "{" + shape.names.get(position, "") + "*" * anything + "}"
+        parts.append(name if constant is None else escape_braces(constant))
     return separator.join(parts)
 
 

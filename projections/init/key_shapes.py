@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from projections.init.rows import (
     Position,
@@ -31,18 +31,26 @@ _ECHOED = 0.95
 
 @dataclass
 class Shape:
-    """Rows whose keys have the same structure. `constants` has the text of each constant part."""
+    """Rows whose keys have the same structure. `constants` has the text of each constant part, `names` will have the name of
+    each other part, and `entity` that of the entity.
+    """
 
     constants: dict[Position, str]
     rows: list[Row]
+    names: dict[Position, str] = field(default_factory=dict)
+    entity: str = ""
 
-    @property
-    def positions(self) -> list[Position]:
-        return list(self.rows[0].parts)
+    def positions(self, attribute: int) -> list[Position]:
+        """Return the parts of a key attribute."""
+        return [position for position in self.rows[0].parts if position[0] == attribute]
+
+    def texts(self, position: Position) -> list[str]:
+        """Return a part of the keys of all rows."""
+        return [row.parts[position] for row in self.rows]
 
     @property
     def variables(self) -> list[Position]:
-        return [position for position in self.positions if position not in self.constants]
+        return [position for position in self.rows[0].parts if position not in self.constants]
 
     @property
     def kinds(self) -> Counter[str]:
