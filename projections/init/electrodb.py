@@ -353,4 +353,4 @@ class _Schema:
                 continue
             items = part.get("items") if kind == "set" else None
             numbers = items is not None and items.value == "number"
-            yield Attribute(field_name, "NS" if numbers else _TYPES[kind], 1, 1)
+            yield Attribute(field_name, "NS" if numbers else _TYPES[kind])

@@ -45,13 +45,9 @@ _TIMES = ("time", "date", "month")
 def name_entities(shapes: Sequence[Shape], table: Table) -> None:
     """Give each shape a different name, beginning with the plainest keys."""
     taken: set[str] = set()
-    for shape in sorted(shapes, key=_plainness):
+    for shape in sorted(shapes, key=lambda shape: 0 if not shape.kinds and _is_parent(shape) else len(shape.variables)):
         shape.entity = next(name for name in _entity_names(shape, table) if name and name not in taken)
         taken.add(shape.entity)
-
-
-def _plainness(shape: Shape) -> int:
-    return len(shape.variables) if shape.kinds or not _is_parent(shape) else 0
 
 
 def _is_parent(shape: Shape) -> bool:
@@ -143,7 +139,8 @@ def _variable_names(shape: Shape, position: Position, table: Table, snake: bool)
     before = [shape.constants.get((attribute, earlier)) for earlier in range(number)]
     marker = next((text for text in reversed(before) if text), "")
     texts = shape.texts(position)
-    form = form_of(texts[:200])
+    forms = {form_of(text) for text in texts}
+    form = forms.pop() if len(forms) == 1 else ""
     key_name = table.key[attribute][0]
     last_choice = {*table.index_names, *table.key_names}
     echoes = sorted(
@@ -192,9 +189,13 @@ def understand(
 ) -> tuple[list[Group], list[Unknown]]:
     """Return the entities of these rows, and the rows that belong to no entity."""
     all_shapes = shapes_of(rows)
-    shapes = [shape for shape in all_shapes if _is_kind(shape, alone=len(all_shapes) == 1)]
-    why = "neither the keys nor the attributes identify the kind of item"
-    unknown = [_unknown(shape.rows, table, why) for shape in all_shapes if shape not in shapes]
+    shapes = []
+    unknown = []
+    for shape in all_shapes:
+        if _is_kind(shape, alone=len(all_shapes) == 1):
+            shapes.append(shape)
+        else:
+            unknown.append(_unknown(shape.rows, table, "neither the key nor an attribute identifies the kind of item"))
     name_entities(shapes, table)
     snake = snake_case(rows)
     for shape in shapes:
@@ -280,4 +281,4 @@ def _attributes(rows: Sequence[Row]) -> Iterator[Attribute]:
     counts = Counter(name for row in rows for name in row.attributes)
     for name, seen in sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:_MOST_ATTRIBUTES]:
         types = Counter(next(iter(row.item[name])) for row in rows if name in row.item)
-        yield Attribute(name, types.most_common(1)[0][0], seen, len(rows))
+        yield Attribute(name, types.most_common(1)[0][0], seen)

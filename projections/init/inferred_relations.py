@@ -4,6 +4,7 @@ and sums of children in their parent, attributes of a parent in its children, an
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,6 @@ from projections.init.rows import (
     words,
 )
 from projections.language.spelling import path_text
-from projections.language.syntax import an
 from projections.language.values import CONTEXT, Image, Value, number_text, same
 
 _LEAST = 3
@@ -60,14 +60,6 @@ class Link:
     def bind(self) -> dict[str, str]:
         """The `bind` of a rule."""
         return {variable: "{" + name + "}" for variable, name in self.binding.items() if variable != name}
-
-    @property
-    def children(self) -> list[list[Row]]:
-        """The children's rows of each of the parent's rows."""
-        children: dict[int, list[Row]] = {id(row): [] for row in self.parent.rows}
-        for child, parent in self.pairs:
-            children[id(parent)].append(child)
-        return list(children.values())
 
     def body(self, kind: str, action: Mapping[str, Any]) -> dict[str, Any]:
         """Return a rule from the children into their parents."""
@@ -216,9 +208,10 @@ class Family:
     def __init__(self, link: Link, table: Table, sample: Sample) -> None:
         self.link = link
         self.parents = link.parent.rows
-        self.children = [[row.item for row in rows] for rows in link.children]
-        partition = table.key[0][0]
-        together = _with_its_parent(link, partition)
+        children = group_by(link.pairs, lambda pair: id(pair[1]))
+        self.children = [[child.item for child, _ in children.get(id(row), [])] for row in self.parents]
+        partition = table.key_names[0]
+        together = all(child.item[partition] == parent.item[partition] for child, parent in link.pairs)
         self.seen = [
             sample.complete or (together and sample.has_all_of(str(next(iter(row.item[partition].values())))))
             for row in self.parents
@@ -258,10 +251,9 @@ class Family:
             if certain and unseen:
                 evidence += f"; {unseen} more could not be compared"
             if not cases:
+                why = f"is not less than the number of {child} items in the sample"
                 evidence = (
-                    f"{attribute.name} has the name of a counter, and is not less than the number of {child} items "
-                    f"in the sample in {with_it} of {with_it} {parent} items; {len(self.link.pairs)} of {self.link.of} "
-                    f"{child} items belong to {an(parent)} in the sample"
+                    f"{attribute.name} has the name of a counter, and {why} in {with_it} of {with_it} {parent} items"
                 )
             yield Candidate("aggregate", self.link, attribute.name, form, evidence, certain, verdict, every, unseen)
 
@@ -311,25 +303,15 @@ def value_of(name: str, items: Sequence[Image]) -> Value:
     return {"N": number_text(reduce(CONTEXT.add, numbers, Decimal(0)))}
 
 
-def _with_its_parent(link: Link, partition: str) -> bool:
-    """Return whether all children have the partition key of their parent."""
-    template = link.parent.entity.key[partition]
-    for variable, name in link.binding.items():
-        template = template.replace("{" + variable + "}", "{\0" + name + "}")
-    return template.replace("\0", "") == link.child.entity.key[partition]
-
-
 def is_counter(attribute: Attribute, link: Link) -> bool:
     """Return whether an attribute is named as the number of these children: likeCount, num_likes, likes."""
-    names = set()
-    for stem in {normal(singular(link.child.entity.name)), normal(singular(words(link.child.entity.name)[-1]))}:
-        names |= {f"{stem}{word}" for word in ("count", "counter", "total", "num")}
-        for many in {normal(plural(stem)), stem + "s"}:  # generated names have plurals such as `categorys`
-            names |= {many, *(f"{many}{word}" for word in ("count", "counter", "total"))}
-            names |= {
-                f"{word}{many}" for word in ["n", "no", "nb", "num", "number", "numberof", "total", "count", "countof"]
-            }
-    return normal(attribute.name) in names
+    child = link.child.entity.name
+    stems = {normal(singular(child)), normal(singular(words(child)[-1]))}
+    many = "|".join({name for stem in stems for name in (normal(plural(stem)), stem + "s")})  # as in `categorys`
+    after = "(?:count|counter|total)"
+    before = "(?:n|no|nb|num|number|numberof|total|count|countof)"
+    pattern = rf"(?:{'|'.join(stems)})(?:{after}|num)|{before}?(?:{many})|(?:{many}){after}"
+    return re.fullmatch(pattern, normal(attribute.name)) is not None
 
 
 def embed_candidates(links: Sequence[Link], table: Table, complete: bool) -> Iterator[Candidate]:
@@ -348,20 +330,18 @@ def embed_candidates(links: Sequence[Link], table: Table, complete: bool) -> Ite
 
 
 def _similar_attributes(link: Link, table: Table) -> Iterator[tuple[str, str]]:
-    """Yield (child's attribute, parent's attribute) of one type where the names allow a repetition."""
+    """Yield (child's attribute, parent's attribute) of one type where the names allow a repetition: `name` as `name`,
+    `userName` or `author_name`.
+    """
     never = table.index_names.union(link.binding.values())
     keys = table.index_names.union(link.parent.entity.variables)
     for own in link.child.entity.attributes:
         if own.name in never or own.type not in ("S", "N", "BOOL"):
             continue
         for theirs in link.parent.entity.attributes:
-            if theirs.name not in keys and theirs.type == own.type and _repeats(own.name, theirs.name):
+            name = normal(theirs.name)
+            if theirs.name not in keys and theirs.type == own.type and name and normal(own.name).endswith(name):
                 yield own.name, theirs.name
-
-
-def _repeats(own: str, theirs: str) -> bool:
-    """Return whether a name may repeat another one: `name` as `name`, `userName` or `author_name`."""
-    return normal(own).endswith(normal(theirs)) and normal(theirs) != ""
 
 
 # Copies

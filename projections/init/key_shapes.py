@@ -80,12 +80,9 @@ def _split(rows: list[Row], positions: Sequence[Position], constants: dict[Posit
 def _decide(rows: list[Row], at: Position, constants: Mapping[Position, str]) -> Iterator[tuple[str | None, list[Row]]]:
     """Yield the rows by the constant at a position, None for the rows where it is a variable."""
     by_text = {str(text): same for text, same in group_by(rows, lambda row: row.parts[at]).items()}
-    if list(by_text) == [""]:
-        yield "", rows
-        return
     if len(by_text) == 1:
-        ((text, _),) = by_text.items()
-        yield (text if _is_only_constant(text, rows, at, constants) else None), rows
+        (text,) = by_text
+        yield (text if not text or _is_only_constant(text, rows, at, constants) else None), rows
         return
     if _has_echo(rows, at):
         yield None, rows
@@ -162,7 +159,7 @@ def _like(rows: Sequence[Row], others: Sequence[Row], at: Position) -> bool:
 
 def _around(row: Row, at: Position) -> str:
     """Return the form of the other parts of a row's keys."""
-    parts = [text if is_shouting(text) else form_of([text]) for position, text in row.parts.items() if position != at]
+    parts = [text if is_shouting(text) else form_of(text) for position, text in row.parts.items() if position != at]
     return "\0".join(parts)
 
 

@@ -63,14 +63,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute of an entity: its most frequent type in DynamoDB's notation, and how many of `of` items have it. It has
-    no value of the sample.
+    """An attribute of an entity: its most frequent type in DynamoDB's notation, and how many items have it. It has no
+    value of the sample.
     """
 
     name: str
     type: str
-    seen: int
-    of: int
+    seen: int = 0
 
 
 @dataclass(frozen=True)

@@ -49,13 +49,9 @@ def is_shouting(text: str) -> bool:
     return len(text) <= _LONGEST_MARKER and _SHOUTING.fullmatch(text) is not None
 
 
-def form_of(texts: Iterable[str]) -> str:
-    """Return the form of texts: `time`, `date`, `month`, `uuid`, `digits`, or `text`."""
-    sample = list(texts)
-    for name, pattern in _FORMS:
-        if sample and all(pattern.fullmatch(text) for text in sample):
-            return name
-    return "text"
+def form_of(text: str) -> str:
+    """Return the form of a text: `time`, `date`, `month`, `uuid`, `digits`, or `text`."""
+    return next((name for name, pattern in _FORMS if pattern.fullmatch(text)), "text")
 
 
 def words(text: str) -> list[str]:
@@ -119,9 +115,6 @@ def mask(text: str) -> str:
 
 SEPARATORS = "#|/:"
 """Separators of the parts of keys, the most probable first. Other signs (`_`, `-`, `.`) are usually parts of ids."""
-
-_FEW = 40
-
 
 T = TypeVar("T")
 
@@ -193,11 +186,9 @@ def common_separator(items: Sequence[Image], table: Table) -> str:
                 text = item.get(name, {}).get("S") if kind == "S" else None
                 if text and separator in text and "://" not in text:
                     firsts.update(part for part in cut(text, separator)[:3] if is_marker(part))
-        often = [count for _, count in firsts.most_common(_FEW) if count > 1]
-        return sum(often) if often else min(len(firsts), 1)
+        return sum(count for count in firsts.values() if count > 1) or min(len(firsts), 1)
 
-    best = max(SEPARATORS, key=lambda separator: (score(separator), -SEPARATORS.index(separator)))
-    return best if score(best) else "#"
+    return max(SEPARATORS, key=lambda separator: (score(separator), -SEPARATORS.index(separator)))
 
 
 def jaccard(first: Set[str], second: Set[str]) -> float:

@@ -128,8 +128,8 @@ def _index(table: Table, index: str) -> Any:
 
 def _entity(entity: Entity, table: str | None) -> Iterator[str]:
     counted = f"{_items(entity.items)}. " if entity.items else ""
-    shares = {each.name: "" if each.seen == each.of else f" in {each.seen} of {each.of}" for each in entity.attributes}
-    names = [f"{each.name} {each.type}{shares[each.name]}" for each in entity.attributes]
+    shares = {each.name: f" in {each.seen} of {entity.items}" for each in entity.attributes if each.seen < entity.items}
+    names = [f"{each.name} {each.type}{shares.get(each.name, '')}" for each in entity.attributes]
     yield from _comment(f"{counted}Attributes: {', '.join(names) or 'none besides the key'}.", "  ")
     for note in entity.notes:
         yield from _comment(note, "  ")

@@ -135,7 +135,7 @@ class FacetTable:
         variables = key_variables(key, self.separator)
         if not facet.items:
             known = [name for name in facet.attributes if name not in {*self.table.key_names, *self.table.index_names}]
-            attributes = tuple(Attribute(name, self.types.get(name, "S"), 1, 1) for name in known)
+            attributes = tuple(Attribute(name, self.types.get(name, "S")) for name in known)
             return Entity(name, key, variables, attributes, 0)
         patterns = {name: KeyPattern.parse(text, self.separator) for name, text in key.items()}
         rows = rows_of(facet.items, self.table, self.separator)
