@@ -28,6 +28,7 @@ from projections.init.rows import (
     words,
 )
 from projections.language.spelling import path_text
+from projections.language.syntax import an
 from projections.language.values import CONTEXT, Image, Value, number_text, same
 
 _LEAST = 3
@@ -251,9 +252,9 @@ class Family:
             if certain and unseen:
                 evidence += f"; {unseen} more could not be compared"
             if not cases:
-                why = f"is not less than the number of {child} items in the sample"
                 evidence = (
-                    f"{attribute.name} has the name of a counter, and {why} in {with_it} of {with_it} {parent} items"
+                    f"{attribute.name} has the name of a counter, and is not less than the number of {child} items in the "
+                    f"sample; {len(self.link.pairs)} of {self.link.of} {child} items belong to {an(parent)} in the sample"
                 )
             yield Candidate("aggregate", self.link, attribute.name, form, evidence, certain, verdict, every, unseen)
 

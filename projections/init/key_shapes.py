@@ -63,8 +63,7 @@ def shapes_of(rows: Sequence[Row]) -> list[Shape]:
     for alike in group_by(rows, lambda row: row.signature).values():
         positions = sorted(alike[0].parts, key=lambda position: (position[1], position[0]))
         shapes += _split(alike, positions, {})
-    merged = _same_skeleton(shapes)
-    return sorted((part for shape in merged for part in _by_kind(shape)), key=lambda shape: -len(shape.rows))
+    return sorted((part for shape in shapes for part in _by_kind(shape)), key=lambda shape: -len(shape.rows))
 
 
 def _split(rows: list[Row], positions: Sequence[Position], constants: dict[Position, str]) -> Iterator[Shape]:
@@ -174,13 +173,6 @@ def _are_names(alike: Sequence[str], candidates: Mapping[str, list[Row]], at: Po
         and at[1] + 1 in {number for _, number in next(iter(candidates.values()))[0].parts}
         and all(len({(_around(row, at), row.attributes) for row in candidates[text]}) == 1 for text in alike)
     )
-
-
-def _same_skeleton(shapes: Sequence[Shape]) -> Iterator[Shape]:
-    """Merge shapes with equal constants."""
-    keyed = group_by(shapes, lambda shape: (shape.rows[0].signature, tuple(sorted(shape.constants.items()))))
-    for same in keyed.values():
-        yield Shape(same[0].constants, [row for shape in same for row in shape.rows])
 
 
 # Kinds that keys do not distinguish
