@@ -113,14 +113,14 @@ def _propose(
     from projections.errors import UsageError
     from projections.init.infer import infer, without_rejected_parts
     from projections.init.project import PROPOSED, project_of_table, refuse_existing
-    from projections.init.table_sample import describe, estimated_units, read_sample, stream_arn
+    from projections.init.table_sample import describe, estimated_units, read_sample
 
     refuse_existing(directory, PROPOSED, force=force)  # before reading, which costs
     try:
         dynamodb = client(endpoint_url=endpoint_url, region=region)
     except BotoCoreError as error:
         raise UsageError(f"table {table}: {error} Pass --region or --endpoint-url") from None
-    about, described = describe(dynamodb, table)
+    about = describe(dynamodb, table)
     expected = estimated_units(about, size)
     if not quiet:
         most = f"up to {size:,} of about {about.items:,} items" if about.items > size else f"up to {size:,} items"
@@ -132,7 +132,7 @@ def _propose(
         )
     sample = read_sample(dynamodb, table, size, rate, time.sleep)
     proposal = without_rejected_parts(infer(about, sample))
-    files = project_of_table(project, proposal, {table: stream_arn(about, described)})
+    files = project_of_table(project, proposal, {table: about.stream_arn})
     if not quiet:
         _print_proposal(proposal, sample)
     return files, _document(proposal, sample, expected)

@@ -106,13 +106,8 @@ def _leave_out(proposal: Proposal, entity: Entity, reason: str) -> Proposal:
 
 def _any_item(table: Table) -> Entity:
     """Return an entity that any item of the table belongs to."""
-    names = [
-        name if name.isidentifier() else role
-        for role, name in zip(("partition", "sort"), table.key_names, strict=False)
-    ]
-    key = {
-        attribute: "{" + name + "*" * (kind == "S") + "}"
-        for name, (attribute, kind) in zip(names, table.key, strict=True)
-    }
+    names = [name if name.isidentifier() else f"key{number}" for number, name in enumerate(table.key_names)]
+    variables = zip(names, table.key, strict=True)
+    key = {attribute: "{" + name + "*" * (kind == "S") + "}" for name, (attribute, kind) in variables}
     note = "Any item: no kinds of items could be distinguished. Replace it with entities of your own."
     return Entity("Item", key, tuple(names), (), 0, notes=(note,))

@@ -31,6 +31,8 @@ class Table:
     projected: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     local: frozenset[str] = frozenset()
     """The indexes that have the partition key of the table."""
+    stream_arn: str | None = None
+    """The ARN of the stream if it has both images."""
 
     @property
     def key_names(self) -> tuple[str, ...]:

@@ -90,10 +90,7 @@ def _head(proposal: Proposal) -> Iterator[str]:
 
 def _tables(proposals: Sequence[Proposal]) -> Iterator[str]:
     tables = {proposal.table.name: _table(proposal) for proposal in proposals}
-    if len(proposals) == 1:
-        yield block({"table": _table(proposals[0])}, _WIDTH)
-    else:
-        yield block({"tables": tables}, _WIDTH)
+    yield block({"tables": tables} if len(tables) > 1 else {"table": _table(proposals[0])}, _WIDTH)
     for table in (proposal.table for proposal in proposals):
         if table.stream != "NEW_AND_OLD_IMAGES":
             has = f"carries {table.stream}" if table.stream else "is off"

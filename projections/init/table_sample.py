@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,11 +20,10 @@ _UNIT = 4096
 _PER_UNIT = 2
 """Eventually consistent reads cost half: 8 KB for a unit."""
 _UNKNOWN_ITEM = 1024
-_IMAGES = "NEW_AND_OLD_IMAGES"
 
 
-def describe(dynamodb: Any, name: str) -> tuple[Table, Mapping[str, Any]]:
-    """Return the table and DescribeTable's answer. Raises UsageError if there is no table, or it may not be read."""
+def describe(dynamodb: Any, name: str) -> Table:
+    """Return the table. Raises UsageError if there is no table, or it may not be read."""
     with_it = describe_table(dynamodb, name)
     stream, ttl = with_it.get("StreamSpecification") or {}, time_to_live(dynamodb, name) or {}
     table = table_of(
@@ -33,12 +32,9 @@ def describe(dynamodb: Any, name: str) -> tuple[Table, Mapping[str, Any]]:
         ttl.get("AttributeName") if ttl.get("TimeToLiveStatus") in ("ENABLED", "ENABLING") else None,
         stream.get("StreamViewType") if stream.get("StreamEnabled") else None,
     )
-    return replace(table, items=with_it.get("ItemCount") or 0, bytes=with_it.get("TableSizeBytes") or 0), with_it
-
-
-def stream_arn(table: Table, described: Mapping[str, Any]) -> str | None:
-    """Return the ARN of the stream, if it has both images."""
-    return described.get("LatestStreamArn") if table.stream == _IMAGES else None
+    arn = with_it.get("LatestStreamArn") if table.stream == "NEW_AND_OLD_IMAGES" else None
+    items, size = with_it.get("ItemCount") or 0, with_it.get("TableSizeBytes") or 0
+    return replace(table, items=items, bytes=size, stream_arn=arn)
 
 
 def estimated_units(table: Table, size: int) -> int:
