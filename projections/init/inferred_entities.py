@@ -88,9 +88,11 @@ class Shape:
 
 
 def shapes_of(rows: Sequence[Row]) -> list[Shape]:
-    """Return the shapes of all rows, the most frequent first."""
+    """Return the shapes of all rows, the most frequent first. Rows whose keys have other numbers of parts, or other empty
+    parts, never have the same shape.
+    """
     shapes: list[Shape] = []
-    for alike in group_by(rows, lambda row: row.signature).values():
+    for alike in group_by(rows, lambda row: tuple((at, not text) for at, text in row.parts.items())).values():
         positions = sorted(alike[0].parts, key=lambda position: (position[1], position[0]))
         shapes += _split(alike, positions, {})
     return sorted((part for shape in shapes for part in _by_kind(shape)), key=lambda shape: -len(shape.rows))

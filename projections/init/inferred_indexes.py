@@ -142,11 +142,8 @@ def _template(entity: Entity, name: str, kind: str, rows: Sequence[Row], separat
     return separator.join(template)
 
 
-def _source(names: Sequence[str], rows: Sequence[Row], texts: Sequence[str | None]) -> str:
+def _source(names: Sequence[str], rows: Sequence[Row], texts: Sequence[str]) -> str:
     """Return the variable or attribute that equals most of the texts, empty if there is none."""
-    best, most = "", _MOSTLY * len(rows)
-    for name in names:
-        same = sum(row.text(name) == text is not None for row, text in zip(rows, texts, strict=True))
-        if same >= most and (not best or same > most):
-            best, most = name, same
-    return best
+    same = {name: sum(row.text(name) == text for row, text in zip(rows, texts, strict=True)) for name in names}
+    best = max(names, key=lambda name: same[name], default="")
+    return best if best and same[best] >= _MOSTLY * len(rows) else ""

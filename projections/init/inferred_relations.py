@@ -5,7 +5,6 @@ and sums of children in their parent, attributes of a parent in its children, an
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,18 +14,7 @@ from typing import Any
 
 from projections.init.contradictions import Case, Verdict, contradicted, identity, judge
 from projections.init.proposal import Attribute, Rule, Sample, Table
-from projections.init.rows import (
-    Group,
-    Row,
-    group_by,
-    lower_camel,
-    normal,
-    pascal,
-    plural,
-    singular,
-    small_numbers,
-    words,
-)
+from projections.init.rows import Group, Row, group_by, lower_camel, normal, plural, singular, small_numbers, words
 from projections.language.spelling import path_text
 from projections.language.syntax import an
 from projections.language.values import CONTEXT, Image, Value, number_text, same
@@ -172,7 +160,7 @@ def related_rules(groups: Sequence[Group], table: Table, sample: Sample) -> Iter
     links = links_of(groups, sample.complete)
     copies = copy_rules(links, table)
     yield from copies.values()
-    copied = {frozenset(link.names) for link in links if link.names in copies}
+    copied = set(map(frozenset, copies))
     links = [link for link in links if frozenset(link.names) not in copied]
     taken = {(rule.into, name) for rule in copies.values() for name in rule.attributes}
     candidates = [*measure_candidates(links, table, sample), *embed_candidates(links, table, sample.complete)]
@@ -180,23 +168,20 @@ def related_rules(groups: Sequence[Group], table: Table, sample: Sample) -> Iter
     for candidate in sorted(candidates, key=lambda candidate: -2 if candidate.certain else -candidate.verdict.share):
         if (candidate.entity, candidate.attribute) not in taken:
             best.setdefault((candidate.entity, candidate.attribute), candidate)
-    counts = Counter(link.names for link in links)
-    for together in group_by(
-        best.values(), lambda each: (id(each.link), each.kind, each.certain or each.attribute)
-    ).values():
-        yield _rule(together, table, several=counts[together[0].link.names] > 1)
+    of_rules = group_by(best.values(), lambda each: (id(each.link), each.kind, each.certain or each.attribute))
+    for together in of_rules.values():
+        yield _rule(together, table)
 
 
-def _rule(candidates: Sequence[Candidate], table: Table, several: bool) -> Rule:
-    """Return the rule of these attributes; its name has the reference if there are `several` between the entities."""
+def _rule(candidates: Sequence[Candidate], table: Table) -> Rule:
+    """Return the rule of these attributes of one relation."""
     first, link = candidates[0], candidates[0].link
     child, parent = link.names
     values = {candidate.attribute: candidate.form for candidate in candidates}
-    by = "".join("By" + pascal(name) for variable, name in link.binding.items() if name != variable) if several else ""
     if first.kind == "aggregate":
-        name, body = f"{lower_camel(plural(child))}Of{parent}{by}", link.body("aggregate", {"set": values})
+        name, body = f"{lower_camel(plural(child))}Of{parent}", link.body("aggregate", {"set": values})
     else:
-        name = f"{lower_camel(parent)}In{child}{by}"
+        name = f"{lower_camel(parent)}In{child}"
         match = {attribute: "{" + variable + "}" for variable, attribute in link.binding.items()}
         body = {"from": parent, "embed": {"into": child, "match": match, "attributes": values}}
     rule = Rule(name, body, "; ".join(candidate.evidence for candidate in candidates))

@@ -134,11 +134,6 @@ class Row:
     """The value of its type attribute, if the table has one."""
     variables: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def signature(self) -> object:
-        """Rows with different signatures never have the same shape."""
-        return tuple((position, not text) for position, text in self.parts.items())
-
     def text(self, name: str) -> str | None:
         """Return a key variable or an attribute as text, None if it is neither text nor number."""
         if name in self.variables:
@@ -253,7 +248,7 @@ def _discriminates(rows: Sequence[Row], name: str) -> bool:
     values = Counter(_value(row, name) for row in with_it)
     if len(with_it) < _PRESENT * len(rows) or not 2 <= len(values) <= min(_MOST, max(2, len(with_it) // 2)):
         return False
-    shapes = group_by(with_it, _shape)
+    shapes = group_by(with_it, lambda row: tuple((at, is_shouting(text) and text) for at, text in row.parts.items()))
     pure = sum(Counter(_value(row, name) for row in same).most_common(1)[0][1] for same in shapes.values())
     if len(shapes) > 1 and pure >= _PURE * len(with_it):
         return True
@@ -261,7 +256,3 @@ def _discriminates(rows: Sequence[Row], name: str) -> bool:
     sets = [attributes_of(same) for same in by_value]
     likeness = [jaccard(first - {name}, second - {name}) for first, second in combinations(sets, 2)]
     return bool(likeness) and sum(likeness) / len(likeness) <= _LIKE
-
-
-def _shape(row: Row) -> object:
-    return tuple((position, text if is_shouting(text) else "") for position, text in row.parts.items())

@@ -16,8 +16,7 @@ from projections.language.values import Image
 from projections.stores.wire import from_boto
 
 _SEGMENTS = 16
-_UNIT = 4096
-_PER_UNIT = 2
+_BYTES_PER_UNIT = 8192
 """Eventually consistent reads cost half: 8 KB for a unit."""
 _UNKNOWN_ITEM = 1024
 
@@ -44,7 +43,7 @@ def estimated_units(table: Table, size: int) -> int:
     """
     items = min(size, table.items) if table.items else size
     each = table.bytes / table.items if table.items else _UNKNOWN_ITEM
-    return math.ceil(items * each / _UNIT / _PER_UNIT + _segments(size) / _PER_UNIT)
+    return math.ceil(items * each / _BYTES_PER_UNIT + _segments(size) / 2)
 
 
 def _segments(size: int) -> int:

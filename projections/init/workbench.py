@@ -193,12 +193,9 @@ def _constants(items: Sequence[Image]) -> dict[str, str]:
 def _rename_entities(proposal: Proposal, names: Mapping[str, str]) -> Proposal:
     rules = []
     for rule in proposal.rules:
-        action = rule.body[rule.kind]
-        body = {
-            **rule.body,
-            "from": names[rule.body["from"]],
-            rule.kind: {**action, "into": names[action["into"]]},
-        }
+        body = {**rule.body, "from": names[rule.body["from"]]}
+        if rule.kind != "index":
+            body[rule.kind] = {**body[rule.kind], "into": names[rule.into]}
         rules.append(replace(rule, body=body))
     return replace(
         proposal,
