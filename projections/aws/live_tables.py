@@ -151,7 +151,7 @@ def describe_table(dynamodb: Any, name: str) -> dict[str, Any]:
     from projections.aws.clients import reason_of
 
     try:
-        description: dict[str, Any] = dynamodb.describe_table(TableName=name)["Table"]
+        return dict(dynamodb.describe_table(TableName=name)["Table"])
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code")
         if code == "ResourceNotFoundException":
@@ -162,7 +162,6 @@ def describe_table(dynamodb: Any, name: str) -> dict[str, Any]:
         raise UsageError(f"table {name}: {error}") from None
     except BotoCoreError as error:
         raise UsageError(f"table {name}: {reason_of(error)}") from None
-    return description
 
 
 def time_to_live(dynamodb: Any, name: str) -> Mapping[str, Any] | None:

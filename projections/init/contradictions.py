@@ -111,7 +111,7 @@ def _probability(share: float, of: int, chance: float) -> float:
     return math.exp(-of * divergence)
 
 
-def contradicted(rule: Rule, verdict: Verdict, every: Sequence[Case], table: Table, *, unseen: int = 0) -> Rule:
+def add_contradiction(rule: Rule, verdict: Verdict, every: Sequence[Case], table: Table, *, unseen: int = 0) -> Rule:
     """Return a rule with its counter-evidence. `every` are the cases of all items that it would write to; `unseen` is the
     number of items that could not be judged.
     """

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from projections.init.contradictions import Case, contradicted, judge
+from projections.init.contradictions import Case, add_contradiction, judge
 from projections.init.proposal import Entity, Rule, Table
 from projections.init.rows import Group, Row, cut, escape_braces, is_marker, is_usable, lower_camel, pascal
 from projections.language.templates import Template
@@ -50,7 +50,7 @@ def index_rules(groups: Sequence[Group], table: Table, separator: str) -> Iterat
             have = sum(case.stored is not None for case in verdict.cases)
             of = f"{verdict.right} of {len(verdict.cases)} {rule.into} items"
             rule = replace(rule, evidence=f"{rule.evidence} in {of}; {have} have them")
-            yield rule if verdict.all_right else contradicted(rule, verdict, verdict.cases, table)
+            yield rule if verdict.all_right else add_contradiction(rule, verdict, verdict.cases, table)
 
 
 def _candidates(group: Group, index: str, table: Table, separator: str) -> Iterator[tuple[Rule, list[Case]]]:

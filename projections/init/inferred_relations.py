@@ -12,7 +12,7 @@ from functools import reduce
 from itertools import product
 from typing import Any
 
-from projections.init.contradictions import Case, Verdict, contradicted, identity, judge
+from projections.init.contradictions import Case, Verdict, add_contradiction, identity, judge
 from projections.init.proposal import Attribute, Rule, Sample, Table
 from projections.init.rows import Group, Row, group_by, lower_camel, normal, plural, singular, small_numbers, words
 from projections.language.spelling import path_text
@@ -185,7 +185,7 @@ def _rule(candidates: Sequence[Candidate], table: Table) -> Rule:
         match = {attribute: "{" + variable + "}" for variable, attribute in link.binding.items()}
         body = {"from": parent, "embed": {"into": child, "match": match, "attributes": values}}
     rule = Rule(name, body, "; ".join(candidate.evidence for candidate in candidates))
-    return rule if first.certain else contradicted(rule, first.verdict, first.every, table, unseen=first.unseen)
+    return rule if first.certain else add_contradiction(rule, first.verdict, first.every, table, unseen=first.unseen)
 
 
 class Family:

@@ -32,7 +32,7 @@ from projections.init.rows import SEPARATORS, common_separator, escape_braces, i
 from projections.language.keys import key_text
 from projections.language.syntax import LanguageError
 from projections.language.templates import KeyPattern
-from projections.language.values import Image
+from projections.language.values import Image, exact_number
 
 _PLACEHOLDER = re.compile(r"\$?\{\{?([^{}]+)\}?\}|<([^<>]+)>")
 
@@ -296,7 +296,11 @@ def _is_value(value: Any) -> bool:
     if kind == "M":
         return isinstance(content, dict) and all(map(_is_value, content.values()))
     if kind in _LISTS:
-        return isinstance(content, list) and all(
-            _is_value(element) if kind == "L" else isinstance(element, str) for element in content
-        )
+        elements = content if isinstance(content, list) else [None]
+        return all(_is_value(element if kind == "L" else {kind[0]: element}) for element in elements)
+    if kind == "N" and isinstance(content, str):
+        try:
+            exact_number(content)
+        except LanguageError:
+            return False
     return isinstance(content, bool) if kind in ("BOOL", "NULL") else kind in KEY_TYPES and isinstance(content, str)

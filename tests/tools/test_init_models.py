@@ -91,7 +91,8 @@ def test_facets_declare_entities_and_others_are_inferred_from_their_items() -> N
 def test_what_a_workbench_model_has_beside_that_is_listed() -> None:
     found = unread(read("workbench.json")[0])
     assert found["DataModel[0].TableData[0]"] == "a sample item without the key attribute SK"
-    assert found["DataModel[0].TableData[1]"] == "a sample item with values that are not DynamoDB's JSON"
+    wrong = "a sample item with values that are not DynamoDB's JSON"
+    assert found["DataModel[0].TableData[1]"] == found["DataModel[0].TableData[2]"] == wrong
     assert (
         "do not fit the sample item with PK = TABLE#1, SK = SEAT#1"
         in found["DataModel[0].TableFacets[4].KeyAttributeAlias"]
@@ -116,6 +117,21 @@ def test_facets_with_one_key_are_entities_by_a_type_attribute(tmp_path: Path) ->
         "Bill": {"sort": "bill"},
         "Credit": {"sort": "credit"},
     }
+
+
+def test_sparse_index_keys_of_sample_items_become_a_rule(tmp_path: Path) -> None:
+    document = json.loads((MODELS / "workbench.json").read_text())
+    (table, _) = document["DataModel"]
+    items = []
+    for number in range(30):
+        own = {"PK": f"COPY#c{number}", "SK": "INFO", "due": f"2026-03-{number % 7 + 10}", "reader": f"r{number % 4}"}
+        keys = {"GSI1PK": f"DUE#{own['reader']}", "GSI1SK": own["due"]} if number % 3 else {}
+        items.append(wire(own | keys | {"state": "lent" if number % 3 else "here"}))
+    document["DataModel"] = [{**table, "TableFacets": [], "TableData": items}]
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    (rule,) = [rule for proposal in read_model(tmp_path / "model.json").proposals for rule in proposal.rules]
+    keys = {"GSI1PK": "DUE#{reader}", "GSI1SK": "{due}"}
+    assert rule.body == {"from": "Copy", "where": {"state": ["lent"]}, "index": keys}
 
 
 # --- CloudFormation ---
