@@ -187,15 +187,6 @@ def test_counters_kept_by_hand_become_held_rules() -> None:
     assert {one.hold for one in active.values()} == {True}
 
 
-def test_a_counter_that_has_drifted_is_proposed_with_its_record() -> None:
-    items = init_tables.social()
-    posts = [one for one in items if "likeCount" in one]
-    for one in posts[:5]:
-        one["likeCount"] = {"N": "77"}
-    evidence = rule(without_rejected_parts(infer(INDEXED, Sample(items, True))), "likesOfPost").evidence
-    assert f"in {len(posts) - 5} of {len(posts)} Post items" in evidence
-
-
 def test_evidence_from_a_part_of_a_table_has_no_exact_counts() -> None:
     evidence = rule(proposal("social", every=2), "likesOfPost").evidence
     assert "has the name of a counter, and is not less than the number of Like items in the sample" in evidence
