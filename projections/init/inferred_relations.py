@@ -168,8 +168,8 @@ def related_rules(groups: Sequence[Group], table: Table, sample: Sample) -> Iter
     for candidate in sorted(candidates, key=lambda candidate: -2 if candidate.certain else -candidate.verdict.share):
         if (candidate.entity, candidate.attribute) not in taken:
             best.setdefault((candidate.entity, candidate.attribute), candidate)
-    of_rules = group_by(best.values(), lambda each: (id(each.link), each.kind, each.certain or each.attribute))
-    for together in of_rules.values():
+    by_rule = group_by(best.values(), lambda each: (id(each.link), each.kind, each.certain or each.attribute))
+    for together in by_rule.values():
         yield _rule(together, table)
 
 
