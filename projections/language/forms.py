@@ -289,7 +289,6 @@ def index_form(keys: IndexKeys) -> Any:
 
 
 def key_form(pairs: Attributes) -> Any:
-    """Return key attributes as short as a rule file can have them."""
     return [name for name, _ in pairs] if all(kind == "S" for _, kind in pairs) else dict(pairs)
 
 
