@@ -181,39 +181,42 @@ def differences(name: str, table: Mapping[str, Any], schema: Schema, *, indexes:
     Requests with other keys fail. `projections/deploy/comparison.py` compares everything.
     """
     types = {attribute["AttributeName"]: attribute["AttributeType"] for attribute in table["AttributeDefinitions"]}
-    key = _of_schema(table["KeySchema"], types)
+    own = key_of(table["KeySchema"], types)
     wanted = (schema.partition,), () if schema.sort is None else (schema.sort,)
-    if key != wanted:
+    if own != wanted:
         yield (
-            f"table {name} has the key {_text(key)}, the rules have {_text(wanted)}. "
+            f"table {name} has the key {key_text(own)}, the rules have {key_text(wanted)}. "
             "Name the right table, or correct `key` in the rules"
         )
-    there = {index["IndexName"]: _of_schema(index["KeySchema"], types) for index, _ in described_indexes(table)}
+    there = {index["IndexName"]: key_of(index["KeySchema"], types) for index, _ in described_indexes(table)}
     for index, declared in schema.indexes.items() if indexes else ():
+        key = key_text(declared)
         if index not in there:
             yield (
-                f"table {name} has no index {index} with the key {_text(declared)}; it has {', '.join(there) or 'none'}. "
+                f"table {name} has no index {index} with the key {key}; it has {', '.join(there) or 'none'}. "
                 "Create it, or correct `indexes` in the rules"
             )
         elif there[index] != (tuple(declared[0]), tuple(declared[1])):
             yield (
-                f"index {index} of table {name} has the key {_text(there[index])}, the rules have {_text(declared)}. "
+                f"index {index} of table {name} has the key {key_text(there[index])}, the rules have {key}. "
                 "Correct `indexes` in the rules, or create the index again"
             )
 
 
-_Key = tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]
+Key = tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]
 
 
-def _of_schema(elements: Sequence[Mapping[str, str]], types: Mapping[str, str]) -> _Key:
+def key_of(elements: Sequence[Mapping[str, str]], types: Mapping[str, str]) -> Key:
+    """Return the key in a KeySchema; `types` are those of the table's attributes."""
+
     def part(kind: str) -> tuple[tuple[str, str], ...]:
         names = [element["AttributeName"] for element in elements if element["KeyType"] == kind]
-        return tuple((name, types.get(name, "S")) for name in names)
+        return tuple((name, types.get(name, "?")) for name in names)
 
     return part("HASH"), part("RANGE")
 
 
-def _text(key: _Key) -> str:
+def key_text(key: Key) -> str:
     return ", ".join(f"{name} ({kind})" for part in key for name, kind in part)
 
 

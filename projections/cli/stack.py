@@ -137,7 +137,7 @@ class Deployed:
             logical: LiveTable(live.described[logical], time_to_live(live.client, real), mappings)
             for logical, real in live.names.items()
         }
-        findings = live_findings(live.program, tables, tables.get(LEDGER))
+        findings = live_findings(live.program, tables)
         return [finding for finding in findings if finding.code != TTL.code or self.compares_ttl(live)]
 
     @staticmethod

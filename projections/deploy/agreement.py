@@ -13,15 +13,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
+from projections.aws.live_tables import LEDGER
 from projections.aws.wiring import Settings, agree, tables_of
 from projections.deploy.cloudformation import (
     FUNCTION,
-    QUEUE,
     TABLE,
     VARIABLES,
     Document,
@@ -40,7 +40,6 @@ from projections.deploy.comparison import (
     NOT_JUDGED,
     PERMISSIONS,
     RECURSION,
-    SILENT_ALARMS,
     StreamMapping,
     filter_findings,
     report,
@@ -57,11 +56,8 @@ from projections.language.syntax import Location
 
 STREAM = "handlers.stream.handler"
 
-_OPTIONAL = ("POWERTOOLS_", "PUSH_", "AUDIT_")
-"""Prefixes of variables that a template may set or omit."""
-
-_REQUIRED = ("TABLE_NAME", "TABLES", "LEDGER_TABLE_NAME", "RULES_FILE")
-"""Variables without which `Settings.read` fails."""
+_NEEDED = ("STREAM_ARN", "QUARANTINE_QUEUE_URL", "TASK_QUEUE_URL")
+"""Variables without which a function works, but not all of it. `Settings.read` reports those without which it fails."""
 
 
 def disagreements(document: Document, deployment: Deployment) -> list[Finding]:
@@ -81,8 +77,8 @@ def permission_findings(document: Document, deployment: Deployment) -> list[Find
 
 
 @lru_cache(maxsize=4)
-def _ours(deployment: Deployment) -> Resolution:
-    return Resolution(template_of(sam_template(deployment), "our template"))
+def _ours(deployment: Deployment) -> Document:
+    return template_of(sam_template(deployment), "our template")
 
 
 def _variables(function: Resource) -> Mapping[str, str]:
@@ -101,69 +97,50 @@ class _Comparison:
     def __init__(self, document: Document, deployment: Deployment) -> None:
         self.document = document
         self.deployment = replace(deployment, existing=False)
-        self.ours = _ours(self.deployment)
+        self.ours = Resolution(_ours(self.deployment))
         self.theirs = Resolution(document)
         self.finding = partial(report, document)
 
     def findings(self) -> Iterator[Finding]:
         yield from self._functions()
         for ours, theirs in self.pairs:
-            yield from self._recursion(ours, theirs)
             yield from self._environment(ours, theirs)
             yield from self.permissions(ours, theirs)
-            if ledger := _variables(theirs).get("LEDGER_TABLE_NAME"):
-                yield from self._table(LEDGER_SCHEMA, ledger, "the ledger", streams=False)
-        for needs in self.deployment.tables:
-            if needs.name in self.tables:
-                called = "the table" if needs.name == MAIN else f"table {needs.name}"
-                yield from self._table(needs.schema, self.tables[needs.name], called, streams=True)
+        for name, schema in {**self.deployment.program.tables, LEDGER: LEDGER_SCHEMA}.items():
+            if name in self.tables:
+                yield from self._table(name, schema)
         yield from self._delivery()
-        yield from self._silent_alarms()
 
     # Functions
 
     @cached_property
     def pairs(self) -> list[tuple[Resource, Resource]]:
-        """The functions that both templates have, ours and theirs."""
-        candidates = list(self.theirs.of_type(FUNCTION, "AWS::Lambda::Function"))
+        """The functions that both templates have, ours and theirs: those with our handler, else with our logical id."""
+        functions = list(self.theirs.of_type(FUNCTION, "AWS::Lambda::Function"))
         pairs = []
         for ours in self.ours.of_type(FUNCTION):
-            handler = str(ours.properties["Handler"])
-            same = [fn for fn in candidates if str(fn.properties.get("Handler")).endswith(handler)]
-            if not same and handler == STREAM:  # perhaps a handler that wraps ours
-                same = [fn for fn in candidates if "LEDGER_TABLE_NAME" in _variables(fn) and self._mappings(fn)]
+            same = [fn for fn in functions if _has_handler(fn, ours)] or [fn for fn in functions if fn.id == ours.id]
             pairs += [(ours, fn) for fn in same[:1]]
         return pairs
 
     def _functions(self) -> Iterator[Finding]:
-        present = {ours.id for ours, _ in self.pairs}
+        pairs = {ours.id: theirs for ours, theirs in self.pairs}
         for ours in self.ours.of_type(FUNCTION):
-            if ours.id not in present:
-                handler = ours.properties["Handler"]
-                reason = f"no function in this template has the handler {handler}"
+            handler, theirs = ours.properties["Handler"], pairs.get(ours.id)
+            if theirs is None:
+                reason = f"no function in this template has the handler {handler}, or is called {ours.id}"
                 instead = f"copy {ours.id} from the output of `projections template`"
                 severity: Severity = "error" if handler == STREAM else "warning"
                 yield self.finding(FUNCTIONS, ("Resources",), reason, instead, severity)
-
-    def _recursion(self, ours: Resource, theirs: Resource) -> Iterator[Finding]:
-        """Yield a worker whose messages to its own queue Lambda would stop."""
-        wanted, actual = (function.properties.get("RecursiveLoop") for function in (ours, theirs))
-        if wanted == "Allow" and actual != "Allow":
-            reason = (
-                f"Lambda stops {theirs.id} after about 16 messages to its own queue, so long pushes stop before they "
-                "are complete"
-            )
-            yield self.finding(RECURSION, theirs.path("RecursiveLoop"), reason, "RecursiveLoop: Allow")
-
-    def _silent_alarms(self) -> Iterator[Finding]:
-        """Yield the alarms that nobody receives, if the parameters keep their default values."""
-        alarms = list(self.theirs.of_type("AWS::CloudWatch::Alarm"))
-        silent = [alarm for alarm in alarms if not alarm.properties.get("AlarmActions")]
-        if silent:
-            names = ", ".join(alarm.id for alarm in silent[:3]) + (" and others" if len(silent) > 3 else "")
-            reason = f"{len(silent)} of {len(alarms)} alarms notify nobody, unless a parameter names a topic: {names}"
-            instead = "deploy with `AlarmTopicArn`, and `TicketTopicArn` for those that can wait, or set `AlarmActions`"
-            yield self.finding(SILENT_ALARMS, silent[0].path(), reason, instead)
+                continue
+            if not _has_handler(theirs, ours):
+                reason = f"whether the handler of {theirs.id} calls {handler} cannot be checked"
+                yield self.finding(NOT_JUDGED, theirs.path("Handler"), reason)
+            if ours.properties.get("RecursiveLoop") not in (None, theirs.properties.get("RecursiveLoop")):
+                reason = (
+                    f"Lambda stops {theirs.id} after about 16 messages to its own queue: long pushes stay incomplete"
+                )
+                yield self.finding(RECURSION, theirs.path("RecursiveLoop"), reason, "RecursiveLoop: Allow")
 
     # The environment
 
@@ -179,10 +156,10 @@ class _Comparison:
                 agree(settings.tables, [table.name for table in self.deployment.tables])
             except Misconfigured as error:
                 yield self.finding(ENVIRONMENT, self._place(function), f"{function.id}: {error}")
-        for name, value in mapping_at(ours.properties, *VARIABLES).items():
-            if name not in variables and not name.startswith(_OPTIONAL) and name not in _REQUIRED:
+        for name in _NEEDED:
+            if name not in variables:
                 reason = f"{function.id} has no environment variable {name}"
-                instead = f"set it to {value}, as `projections template` does"
+                instead = f"set it to {_variables(ours)[name]}, as `projections template` does"
                 yield self.finding(ENVIRONMENT, self._place(function), reason, instead, "warning")
 
     def _place(self, function: Resource, *name: str) -> Location:
@@ -194,24 +171,23 @@ class _Comparison:
 
     # Tables
 
-    def _tables_of(self, function: Resource) -> Mapping[str, str]:
-        """Return the real names of the application's tables in a function's environment, by their names in the rules."""
-        with suppress(Misconfigured):  # which `_environment` reports
-            return tables_of(_variables(function))
-        return {}
-
     @cached_property
     def tables(self) -> Mapping[str, str]:
-        """The real name of each table of the rules that any function's environment names."""
-        return {logical: name for _, theirs in self.pairs[::-1] for logical, name in self._tables_of(theirs).items()}
+        """The real names of the tables of the rules and of the ledger that any function's environment names."""
+        tables: dict[str, str] = {}
+        for variables in (_variables(function) for _, function in self.pairs[::-1]):
+            with suppress(Misconfigured):  # which `_environment` reports
+                tables |= tables_of(variables)
+            if "LEDGER_TABLE_NAME" in variables:
+                tables[LEDGER] = variables["LEDGER_TABLE_NAME"]
+        return tables
 
-    def _creates(self, name: str) -> Resource | None:
-        """Return the resource that creates a table; None if the table exists already."""
-        return next((table for table in self.theirs.of_type(*TABLE) if self.theirs.name(table.id) == name), None)
-
-    def _table(self, schema: Schema, name: str, called: str, *, streams: bool) -> Iterator[Finding]:
-        if (resource := self._creates(name)) is not None:
-            yield from table_findings(self.document, resource, schema, called, streams=streams)
+    def _table(self, logical: str, schema: Schema) -> Iterator[Finding]:
+        name = self.tables[logical]
+        called = {MAIN: "the table", LEDGER: "the ledger"}.get(logical, f"table {logical}")
+        created = [table for table in self.theirs.of_type(*TABLE) if self.theirs.name(table.id) == name]
+        if created:
+            yield from table_findings(self.document, created[0], schema, called, streams=logical != LEDGER)
             return
         reason = (
             f"this template does not create {called}, {name}, so its keys, indexes, stream and TTL cannot be checked"
@@ -223,25 +199,20 @@ class _Comparison:
 
     def _mappings(self, function: Resource) -> list[StreamMapping]:
         """Return the mappings from DynamoDB streams to a function, as events of SAM or as resources."""
-        events = mapping_at(function.properties, "Events") if function.type == FUNCTION else {}
         mappings = [
-            StreamMapping(properties, function.path("Events", name, "Properties"))
-            for name, event in events.items()
-            if (properties := mapping_at(event, "Properties")) and event.get("Type") == "DynamoDB"
+            StreamMapping(mapping_at(event, "Properties"), function.path("Events", name, "Properties"))
+            for name, event in mapping_at(function.properties, "Events").items()
+            if value_at(event, "Type") == "DynamoDB"
         ]
         for resource in self.theirs.of_type("AWS::Lambda::EventSourceMapping"):
-            target = re.search(r"\$\{([^{}.]*)", str(resource.properties.get("FunctionName")))
-            mapping = StreamMapping(resource.properties, resource.path())
-            is_stream = ":dynamodb:" in mapping.stream or "StartingPosition" in resource.properties  # a queue has none
-            if is_stream and target is not None and target[1] == function.id:
-                mappings.append(mapping)
+            targets = placeholders(resource.properties.get("FunctionName"))
+            if function.id in targets and "StartingPosition" in resource.properties:  # a queue has none
+                mappings.append(StreamMapping(resource.properties, resource.path()))
         return mappings
 
     def _delivery(self) -> Iterator[Finding]:
         """Yield missing mappings, settings under which records are lost, and filters that drop needed records."""
-        for ours, function in self.pairs:
-            if ours.properties["Handler"] != STREAM:
-                continue
+        for function in (theirs for ours, theirs in self.pairs if ours.properties["Handler"] == STREAM):
             read: dict[str | None, list[StreamMapping]] = {}
             for mapping in self._mappings(function):
                 yield from setting_findings(self.document, mapping)
@@ -269,88 +240,54 @@ class _Comparison:
     # Permissions
 
     @cached_property
-    def known(self) -> Mapping[str, str]:
-        """Our names of tables, queues, log groups and the bucket, with the corresponding names of theirs."""
-        known = {
-            self.ours.name(f"ApplicationTable{table.suffix}"): self.tables[table.name]
-            for table in self.deployment.tables
-            if table.name in self.tables
-        }
-        for ours, function in self.pairs:
-            theirs = _variables(function)
-            for name, value in _variables(ours).items():
-                resource = self.ours.resources.get(next(iter(placeholders(value)), ""))
-                if resource is None or name not in theirs or name in ("TABLE_NAME", "TABLES", "STREAM_ARN"):
-                    continue
-                called: str | None = theirs[name]
-                if resource.type == QUEUE:  # its variable is its URL
-                    queue = theirs[name].removeprefix("${").removesuffix("}")
-                    called = self.theirs.name(queue) if queue in self.theirs.resources else None
-                if called is not None:
-                    known[self.ours.name(resource.id)] = called
-            group, logs = (value_at(function.properties, "LoggingConfig", "LogGroup") for function in (ours, function))
-            known |= {str(group): str(logs)} if logs else {}
-            for mapping in self._mappings(function) if ours.properties["Handler"] == STREAM else ():
-                if mapping.bucket is not None:
-                    known["${DiscardedBucket}"] = mapping.bucket
-        return known
+    def needs(self) -> Resolution:
+        """Our template with the names that its tables, queues and buckets have in theirs."""
+        names = {name: self.theirs.name(name) for name in self.ours.resources if name in self.theirs.resources}
+        created = {table.name: f"ApplicationTable{table.suffix}" for table in self.deployment.tables}
+        created[LEDGER] = "LedgerTable"
+        names |= {created[logical]: name for logical, name in self.tables.items() if logical in created}
+        return Resolution(_ours(self.deployment), names)
 
     def permissions(self, ours: Resource, function: Resource) -> Iterator[Finding]:
         """Yield permissions that a function lacks, or that they cannot be checked."""
         try:
-            names = {*self.theirs.resources, *placeholders(list(self.known.values())), "label"}
-            path, grants = _grants(function, self.theirs, names)
+            path, grants = _grants(function, self.theirs)
         except _NotJudgedError as error:
             reason, path = error.args
             yield self.finding(NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked: {reason}")
             return
+        known = {"AWS", *self.theirs.resources, *placeholders(list(self.needs.names.values()))}
+        allowed = [(action.lower(), _shape(arn, known)) for action, arn in grants]
         lacking: dict[str, list[str]] = {}
-        for action, resource in self._needs(ours):
-            if not any(grant.covers(action, resource) for grant in grants):
-                lacking.setdefault(resource, []).append(action)
-        for resource, actions in lacking.items():
-            reason = f"{function.id} is not allowed {', '.join(actions)} on {resource}"
+        elsewhere: set[str] = set()
+        for action, arn in sorted(set(_grants(self.needs.resources[ours.id], self.needs)[1])):
+            if unknown := set(placeholders(arn)) - known:
+                elsewhere |= unknown
+            elif not any(
+                fnmatchcase(action.lower(), allows) and fnmatchcase(_shape(arn, known), resource)
+                for allows, resource in allowed
+            ):
+                lacking.setdefault(_shape(arn, known), []).append(action)
+        for arn, actions in lacking.items():
+            reason = f"{function.id} is not allowed {', '.join(actions)} on {arn}"
             yield self.finding(PERMISSIONS, path, reason, "allow it")
-
-    def _needs(self, function: Resource) -> list[tuple[str, str]]:
-        """Return the actions of a function of ours with their resources, in the names of theirs.
-
-        Resources without a corresponding one of theirs, such as log groups, are left out.
-        """
-        needs: set[tuple[str, str]] = set()
-        for grant in _grants(function, self.ours)[1]:
-            for resource in grant.resources:
-                if any(name in resource for name in self.known):
-                    for ours, theirs in self.known.items():
-                        resource = resource.replace(ours, theirs)
-                    # `stream/*` includes any label; the label of the current stream is sufficient.
-                    resource = re.sub(r"/stream/\*$", "/stream/${label}", resource)
-                    needs.update((action, resource) for action in grant.actions)
-        return sorted(needs)
+        if elsewhere:
+            reason = f"the permissions of {function.id} on resources that this template lacks cannot be checked: "
+            yield self.finding(NOT_JUDGED, path, reason + ", ".join(sorted(elsewhere)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Grant:
-    """A statement that allows actions on resources, as `dynamodb table/app`."""
-
-    actions: tuple[str, ...]
-    resources: tuple[str, ...]
-
-    def covers(self, action: str, resource: str) -> bool:
-        allows = any(fnmatchcase(action.lower(), pattern.lower()) for pattern in self.actions)
-        return allows and any(fnmatchcase(resource, pattern) for pattern in self.resources)
+def _has_handler(function: Resource, ours: Resource) -> bool:
+    return str(function.properties.get("Handler")).endswith(str(ours.properties["Handler"]))
 
 
 class _NotJudgedError(Exception):
     """The permissions of a function cannot be checked: the reason, and the path of what prevents it."""
 
 
-def _grants(
-    function: Resource, resolution: Resolution, known: Collection[str] | None = None
-) -> tuple[Location, list[_Grant]]:
-    """Return the path of the policies of a function's role, and their statements. Raises _NotJudgedError.
+def _grants(function: Resource, resolution: Resolution) -> tuple[Location, list[tuple[str, str]]]:
+    """Return the path of the policies of a function's role, and each action that they allow with its resource.
 
-    With `known`, other placeholders in a resource match anything.
+    Raises _NotJudgedError.
     """
     name = re.fullmatch(r"\$\{([^.{}]+)\.Arn\}", str(function.properties.get("Role")))
     role = resolution.resources.get(name[1]) if name else None
@@ -358,34 +295,25 @@ def _grants(
         raise _NotJudgedError("its role is not in this template", function.path("Role"))
     path, grants = role.path("Policies"), []
     policies = [(policy, (*path, number)) for number, policy in enumerate(_list(role.properties.get("Policies", [])))]
-    for arn in map(str, _list(role.properties.get("ManagedPolicyArns", []))):
-        if arn.endswith(":policy/service-role/AWSLambdaBasicExecutionRole"):
-            continue  # it allows logs only
-        managed = resolution.resources.get(arn[2:-1])
-        if managed is None:
-            raise _NotJudgedError(f"the policy {arn} is not in this template", role.path("ManagedPolicyArns"))
-        policies.append((managed.properties, managed.path()))
+    managed = [str(arn)[2:-1] for arn in _list(role.properties.get("ManagedPolicyArns", []))]
+    if outside := [arn for arn in managed if arn not in resolution.resources]:
+        reason = f"not all of its role's policies are in this template: {', '.join(outside)}"
+        raise _NotJudgedError(reason, role.path("ManagedPolicyArns"))
     for resource in resolution.of_type("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
-        if role.id in placeholders([resource.properties.get("Roles"), resource.properties.get("RoleName")]):
+        roles = placeholders([resource.properties.get("Roles"), resource.properties.get("RoleName")])
+        if resource.id in managed or role.id in roles:
             policies.append((resource.properties, resource.path()))
     for policy, place in policies:
         for number, entry in enumerate(_list(value_at(policy, "PolicyDocument", "Statement"))):
-            at = (*place, "PolicyDocument", "Statement", number)
             if value_at(entry, "Effect") != "Allow" or "Action" not in entry or "Resource" not in entry:
+                at = (*place, "PolicyDocument", "Statement", number)
                 raise _NotJudgedError("only statements that allow actions on resources are read", at)
-            resources = tuple(_short(str(resource), known) for resource in _list(entry["Resource"]))
-            grants.append(_Grant(tuple(map(str, _list(entry["Action"]))), resources))
+            grants += [(str(action), str(arn)) for action in _list(entry["Action"]) for arn in _list(entry["Resource"])]
     return path, grants
 
 
-def _short(arn: str, known: Collection[str] | None) -> str:
-    """Return an ARN without partition, Region and account, such as `dynamodb table/app`."""
-    text = re.sub(r"\$\{AWS::(Partition|Region|AccountId)\}", "", arn)
-    if known is not None:
-        names = {name for name in placeholders(text) if name.partition(".")[0] not in known}
-        for name in names:
-            text = text if name.startswith("AWS::") else text.replace(f"${{{name}}}", "*")
-    parts = text.split(":", 5)
-    if len(parts) == 6:
-        return f"{parts[2]} {parts[5]}"
-    return "*" if "*" in text else text
+def _shape(arn: str, known: Collection[str]) -> str:
+    """Return an ARN with wildcards for partition, Region, account and the values that are not known."""
+    text = re.sub(r"\$\{([^{}.:]*)[^{}]*\}", lambda match: match[0] if match[1] in known else "*", arn)
+    parts = re.sub(r"\$\{AWS::(Partition|Region|AccountId)\}", "*", text).split(":", 5)
+    return ":".join("*" if number in (1, 3, 4) else part for number, part in enumerate(parts))

@@ -129,9 +129,9 @@ class Resource:
 
 
 def placeholders(value: Any) -> Iterator[str]:
-    """Yield the names of all placeholders in a value."""
+    """Yield what the placeholders in a value refer to: logical ids of resources, parameters, `AWS` or `Fn`."""
     if isinstance(value, str):
-        yield from _PLACEHOLDER.findall(value)
+        yield from (re.split("[.:]", name)[0] for name in _PLACEHOLDER.findall(value))
     elif isinstance(value, Mapping | list):
         for each in value.values() if isinstance(value, Mapping) else value:
             yield from placeholders(each)
@@ -143,12 +143,15 @@ def is_plain(value: Any) -> bool:
 
 
 class Resolution:
-    """A resolved template. Malformed parts are left unresolved and raise no exception."""
+    """A resolved template. Malformed parts are left unresolved and raise no exception.
 
-    def __init__(self, document: Document) -> None:
+    `names` are the names of tables, queues and buckets, by logical id, that are not those of the template.
+    """
+
+    def __init__(self, document: Document, names: Mapping[str, str] | None = None) -> None:
         self._data = document.data
         self._decided: dict[str, bool | None] = {}
-        self._names: dict[str, str] = {}
+        self.names = dict(names or {})
 
     @cached_property
     def resources(self) -> Mapping[str, Resource]:
@@ -166,20 +169,17 @@ class Resolution:
 
     def name(self, resource: str) -> str:
         """Return the name of a table, queue or bucket; `${LogicalId}` if the template does not set it."""
-        if resource not in self._names:
-            self._names[resource] = f"${{{resource}}}"  # also of one that is named after itself
+        if resource not in self.names:
+            self.names[resource] = f"${{{resource}}}"  # also of one that is named after itself
             raw = mapping_at(self._data, "Resources", resource)
             own, _ = _NAMED.get(raw.get("Type"), ("", "")) if isinstance(raw.get("Type"), str) else ("", "")
             text = self.value(value_at(raw, "Properties", own))
-            self._names[resource] = text if isinstance(text, str) and text else self._names[resource]
-        return self._names[resource]
+            self.names[resource] = text if isinstance(text, str) and text else self.names[resource]
+        return self.names[resource]
 
     def is_known(self, text: str) -> bool:
         """Return whether a text has no placeholder of a parameter or import."""
-        return all(
-            name.split(".")[0] in self.resources or name == "label" or name.startswith("AWS::")
-            for name in placeholders(text)
-        )
+        return {"AWS", "label", *self.resources}.issuperset(placeholders(text))
 
     def _properties(self, kind: str, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         own = self.value(raw.get("Properties") or {})
@@ -221,8 +221,6 @@ class Resolution:
                 return self._ref(content)
             case "Fn::GetAtt", [str(resource), str(attribute)]:
                 return self._attribute(resource, attribute)
-            case "Fn::GetAtt", str():
-                return self._substitute(content, {})
             case "Fn::Join", [str(between), [*parts]]:
                 return between.join(map(str, parts))
             case "Fn::Split", [str(between), str(text)] if between:
@@ -244,8 +242,7 @@ class Resolution:
             kind, default = str(parameter.get("Type")), parameter["Default"]
             if kind.startswith(("AWS::SSM::", "CommaDelimitedList", "List<")):
                 return f"${{{name}}}"  # the default is the name of an SSM parameter, or the text of a list
-            number = kind == "Number" and isinstance(default, str) and re.fullmatch(r"-?\d+", default)
-            return int(default) if number else default
+            return default
         is_url = value_at(self._data, "Resources", name, "Type") == QUEUE
         return f"${{{name}}}" if is_url or not isinstance(name, str) else self.name(name)
 
@@ -257,8 +254,6 @@ class Resolution:
                 return f"{arn}{self.name(resource)}"
             case "StreamArn" if arn:
                 return f"{arn}{self.name(resource)}/stream/${{label}}"
-            case "QueueName" if arn:
-                return self.name(resource)
         return f"${{{resource}.{attribute}}}"
 
     def condition(self, condition: Any) -> bool | None:
@@ -278,9 +273,6 @@ class Resolution:
             case {"Fn::Not": [part]}:
                 holds = self.condition(part)
                 return None if holds is None else not holds
-            case {"Fn::And": [*parts]}:
-                answers = [self.condition(part) for part in parts]
-                return False if False in answers else None if None in answers else True
             case {"Fn::Or": [*parts]}:
                 answers = [self.condition(part) for part in parts]
                 return True if True in answers else None if None in answers else False

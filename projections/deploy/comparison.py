@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from projections.aws.live_tables import GLOBAL, LOCAL, listed_attributes, projection_text
+from projections.aws.live_tables import GLOBAL, LEDGER, LOCAL, Key, key_of, key_text, listed_attributes, projection_text
 from projections.deploy.cloudformation import Document, Resource, is_plain, value_at
-from projections.deploy.needs import Deployment, Filter, NotJudgedError, TableNeeds, entities_of
+from projections.deploy.needs import Deployment, TableNeeds, entities_of
 from projections.language.entity import Entity
 from projections.language.findings.kinds import Finding, Kind, Severity
 from projections.language.keys import Schema
@@ -32,10 +32,9 @@ KEYS = Kind("keys", ("error",))
 INDEXES = Kind("indexes", ("error", "warning"))
 STREAM = Kind("stream", ("error",))
 TTL = Kind("ttl", ("error", "warning"))
-DELIVERY = Kind("delivery", ("error", "warning", "note"))
-FILTERS = Kind("filters", ("error", "note"))
+DELIVERY = Kind("delivery", ("error", "warning"))
+FILTERS = Kind("filters", ("error",))
 PERMISSIONS = Kind("permissions", ("error",))
-SILENT_ALARMS = Kind("silent-alarms", ("note",))
 NOT_JUDGED = Kind("not-judged", ("note",))
 
 KINDS: Mapping[str, Kind] = {kind.code: kind for kind in list(vars().values()) if isinstance(kind, Kind)}
@@ -51,31 +50,29 @@ def report(
     return Finding(severity, kind.code, document.file, line, column, dotted(path), None, reason, instead)
 
 
-Key = list[tuple[str, str, str]]
-"""Attributes with type and role."""
-
-
 def table_findings(
     document: Document, table: Resource, schema: Schema, called: str, *, streams: bool
 ) -> Iterator[Finding]:
     """Yield where a table differs from its schema, or cannot be checked. `streams`: it needs a stream."""
-    path, want = table.path("KeySchema"), _wanted_key([schema.partition], [schema.sort] if schema.sort else [])
-    have = _keys(table.properties, table.properties)
+    path, want = table.path("KeySchema"), ((schema.partition,), (schema.sort,) if schema.sort else ())
+    have = _key(table.properties, table.properties)
     if have is None or not all(isinstance(table.properties.get(kind, []), list) for kind in (GLOBAL, LOCAL)):
         yield report(document, NOT_JUDGED, path, f"the key and the indexes of {called} cannot be checked")
     else:
         if have != want:
-            reason = f"the key of {called} is {_key_text(have)}, the rules require {_key_text(want)}"
+            reason = f"the key of {called} is {key_text(have)}, the rules require {key_text(want)}"
             instead = "the key of a table cannot be changed: correct the rules, or create another table"
             yield report(document, KEYS, path, reason, instead)
-        for name, (partition, sort) in schema.indexes.items():
-            yield from _index(document, table, schema, name, _wanted_key(partition, sort), called)
+        for name in schema.indexes:
+            yield from _index(document, table, schema, name, called)
     if streams:
         yield from _stream(document, table, called)
     yield from _ttl(document, table, schema, called)
 
 
-def _index(document: Document, table: Resource, schema: Schema, name: str, want: Key, called: str) -> Iterator[Finding]:
+def _index(document: Document, table: Resource, schema: Schema, name: str, called: str) -> Iterator[Finding]:
+    partition, sort = schema.indexes[name]
+    want, wanted_local = (tuple(partition), tuple(sort)), name in schema.local
     path, index = next(
         (
             (table.path(kind, number), index)
@@ -83,25 +80,21 @@ def _index(document: Document, table: Resource, schema: Schema, name: str, want:
             for number, index in enumerate(table.properties.get(kind, []))
             if value_at(index, "IndexName") == name
         ),
-        (table.path(LOCAL if name in schema.local else GLOBAL), None),
+        (table.path(LOCAL if wanted_local else GLOBAL), None),
     )
     if index is None:
-        reason = f"{called} has no index {name}, which the rules name: {_key_text(want)}"
+        reason = f"{called} has no index {name}, which the rules name: {key_text(want)}"
         yield report(document, INDEXES, path, reason, "add it")
         return
-    have, written = _keys(index, table.properties), index.get("Projection")
+    have, written, local = _key(index, table.properties), index.get("Projection"), LOCAL in path
     if have is None or not (isinstance(written, Mapping) and is_plain(written)):
         yield report(document, NOT_JUDGED, path, f"index {name} cannot be checked")
         return
-    if have != want:
-        reason = f"the key of index {name} is {_key_text(have)}, the rules require {_key_text(want)}"
-        yield report(document, INDEXES, path, reason, "an index cannot be changed: give the new one another name")
-    local = LOCAL in path
-    if local != (name in schema.local):
-        kind = "global" if local else "local"
-        reason = f"index {name} is {'local' if local else 'global'}, the rules have a {kind} one"
-        instead = f"{'add' if local else 'remove'} `local: true` {'to' if local else 'from'} it in the rules"
-        yield report(document, INDEXES, path, reason, instead, "warning" if local else "error")
+    if have != want or local != wanted_local:  # a local index does for a global one
+        there, here = ("local" if is_local else "global" for is_local in (local, wanted_local))
+        reason = f"index {name} is {there} with the key {key_text(have)}, the rules have {here} with {key_text(want)}"
+        instead = "an index cannot be changed: correct it in the rules, or give the new one another name"
+        yield report(document, INDEXES, path, reason, instead, "warning" if have == want and local else "error")
     has, wanted = listed_attributes(index, table.properties), schema.projected.get(name)
     if has != wanted:  # less is an error, more only costs more
         less = has is not None and (wanted is None or not has >= wanted)
@@ -110,26 +103,14 @@ def _index(document: Document, table: Resource, schema: Schema, name: str, want:
         yield report(document, INDEXES, (*path, "Projection"), reason, instead, "error" if less else "warning")
 
 
-def _keys(described: Mapping[str, Any], table: Mapping[str, Any]) -> Key | None:
-    """Return the attributes of the key of a table or index, or None if it cannot be read."""
+def _key(described: Mapping[str, Any], table: Mapping[str, Any]) -> Key | None:
+    """Return the key of a table or index, or None if it cannot be read."""
     elements, definitions = described.get("KeySchema"), table.get("AttributeDefinitions")
-    if not isinstance(elements, list) or not all(isinstance(part, Mapping) and is_plain(part) for part in elements):
+    try:
+        types = {each["AttributeName"]: str(each["AttributeType"]) for each in definitions or ()}
+        return key_of(elements, types) if elements and is_plain(elements) else None
+    except (AttributeError, KeyError, TypeError):
         return None
-    listed = definitions if isinstance(definitions, list) else []
-    types = {str(value_at(definition, "AttributeName")): value_at(definition, "AttributeType") for definition in listed}
-    keys = [
-        (name := str(part.get("AttributeName")), str(types.get(name, "?")), str(part.get("KeyType")))
-        for part in elements
-    ]
-    return sorted(keys, key=lambda key: {"HASH": 0, "RANGE": 1}.get(key[2], 2))
-
-
-def _wanted_key(partition: Sequence[tuple[str, str]], sort: Sequence[tuple[str, str]]) -> Key:
-    return [(*key, "HASH") for key in partition] + [(*key, "RANGE") for key in sort]
-
-
-def _key_text(keys: Key) -> str:
-    return "[" + ", ".join(f"{name}: {kind}" for name, kind, _ in keys) + "]"
 
 
 def _stream(document: Document, table: Resource, called: str) -> Iterator[Finding]:
@@ -176,17 +157,6 @@ class StreamMapping:
         """The ARN of its stream, as an event of SAM or as a resource has it."""
         return str(self.properties.get("Stream", self.properties.get("EventSourceArn")))
 
-    @property
-    def destination(self) -> str:
-        """The ARN of the on-failure destination, empty if the template does not have it."""
-        return str(value_at(self.properties, "DestinationConfig", "OnFailure", "Destination") or "")
-
-    @property
-    def bucket(self) -> str | None:
-        """The name of the bucket, if the destination is one."""
-        _, is_bucket, name = self.destination.partition(":s3:::")
-        return name if is_bucket else None
-
 
 def setting_findings(document: Document, mapping: StreamMapping) -> Iterator[Finding]:
     """Yield settings of a mapping under which records are lost."""
@@ -204,85 +174,90 @@ def setting_findings(document: Document, mapping: StreamMapping) -> Iterator[Fin
     if properties.get("StartingPosition") == "LATEST":
         reason = "LATEST misses records that are written while the mapping is created"
         yield wrong("StartingPosition", reason, "StartingPosition: TRIM_HORIZON", "warning")
-    if not properties.get("DestinationConfig"):
-        reason = "records that Lambda discards are lost: there is no on-failure destination"
-        yield wrong("DestinationConfig", reason, "add DestinationConfig with an S3 bucket", "warning")
-    elif mapping.destination.startswith("arn:") and mapping.bucket is None:
-        reason = "a queue or topic receives only the sequence numbers of discarded records"
-        yield wrong("DestinationConfig", reason, "use the ARN of a bucket, which receives the records", "note")
+    destination = str(properties.get("DestinationConfig") or "")
+    if not destination or ":sqs:" in destination or ":sns:" in destination:
+        reason = "records that Lambda discards are lost: a queue or topic receives only their sequence numbers"
+        yield wrong("DestinationConfig", reason, "add DestinationConfig with the ARN of an S3 bucket", "warning")
 
 
 def filter_findings(
     document: Document, program: Program, table: TableNeeds, mappings: Sequence[StreamMapping]
 ) -> Iterator[Finding]:
-    """Yield the filters of a table's mappings that drop needed records, or that cannot be checked.
-
-    If they drop all changes of an entity, `rule` of the finding names the rules that read it.
-    """
-    every: list[Filter] = []
-    unknown = False
+    """Yield the filters of a table's mappings that drop needed records, or that cannot be checked."""
+    patterns: list[Any] = []
+    unread: list[Finding] = []
     for mapping in mappings:
-        if mapping.properties.get("FilterCriteria") is None:
+        path, criteria = (*mapping.path, "FilterCriteria"), mapping.properties.get("FilterCriteria")
+        listed = value_at(criteria, "Filters")
+        if criteria is None or listed == []:
             return  # everything arrives
-        filters, unusable = _filters(mapping, document)
-        unknown = unknown or any(finding.code == NOT_JUDGED.code for finding in unusable)
-        yield from unusable
-        if not filters and not unusable:
-            return
-        every += filters
+        for number, entry in enumerate(listed if isinstance(listed, list) else [None]):
+            try:
+                patterns.append(_pattern(value_at(entry, "Pattern")))
+            except (ValueError, RecursionError) as error:
+                reason = f"whether the filters drop needed records cannot be checked: {error}"
+                unread.append(report(document, NOT_JUDGED, (*path, "Filters", number, "Pattern"), reason))
+    yield from unread
     instead = "remove FilterCriteria"
-    if patterns := [json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns]:
-        instead = f"use the filters that `projections template` writes: {', '.join(patterns)}"
-    for entity in entities_of(program, table.name):
-        records = list(_records(entity, entity.schema))
-        lost = [event for event, record in records if not any(pattern.matches(record) for pattern in every)]
+    if table.filters.patterns:
+        written = ", ".join(json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns)
+        instead = f"use the filters that `projections template` writes: {written}"
+    for entity in entities_of(program, table.name) if not unread else ():
+        records = list(_records(entity))
+        lost = [event for event, record in records if not any(passes(pattern, record) for pattern in patterns)]
         if not lost:
             continue
-        key = ", ".join(
-            f"{attribute} {json.dumps(pattern.text, ensure_ascii=False)}"
-            for attribute, pattern in zip(entity.schema.key_attributes, entity.patterns, strict=True)
-        )
-        reason = f"no filter matches all {entity.name} items ({key}); these events are dropped: {', '.join(lost)}"
+        reason = f"no filter matches all {entity.name} items; these events are dropped: {', '.join(lost)}"
         blind = [name for name, rule in program.rules.items() if entity in rule.sources and len(lost) == len(records)]
-        rules = "" if unknown else ", ".join(blind)
-        if unknown:
-            reason += ", unless a filter that cannot be checked matches them"
-        elif rules:
-            reason += f"; rule {rules} receives no change of them"
-        path = (*mappings[0].path, "FilterCriteria")
-        finding = report(document, FILTERS, path, reason, instead, "note" if unknown else "error")
-        yield replace(finding, rule=rules) if rules else finding
+        reason += f"; rule {', '.join(blind)} receives no change of them" if blind else ""
+        yield report(document, FILTERS, (*mappings[0].path, "FilterCriteria"), reason, instead)
 
 
-def _filters(mapping: StreamMapping, document: Document) -> tuple[list[Filter], list[Finding]]:
-    """Return the filters of a mapping, and findings on those that cannot be checked or that Lambda rejects."""
-    path = (*mapping.path, "FilterCriteria")
-    listed = value_at(mapping.properties, "FilterCriteria", "Filters")
-    if not isinstance(listed, list):
-        return [], [report(document, NOT_JUDGED, path, "the filters cannot be read")]
-    filters: list[Filter] = []
-    unusable: list[Finding] = []
-    for number, listed_filter in enumerate(listed):
-        place, text = (*path, "Filters", number, "Pattern"), value_at(listed_filter, "Pattern")
-        if not isinstance(value_at(document.data, *place), str) and (text is None or not is_plain(text)):
-            reason = "this filter refers to values that are not in the template"
-            unusable.append(report(document, NOT_JUDGED, place, reason))
-            continue
-        try:
-            filters.append(Filter(json.loads(str(text))))
-        except NotJudgedError as error:
-            unusable.append(report(document, NOT_JUDGED, place, str(error)))
-        except (ValueError, RecursionError) as error:
-            unusable.append(report(document, FILTERS, place, f"Lambda rejects this filter: {error}"))
-    return filters, unusable
+def _pattern(text: Any) -> Any:
+    """Return a filter's pattern. Raises ValueError or RecursionError if it cannot be judged."""
+    if not isinstance(text, str) or not is_plain(text):
+        raise ValueError("its text cannot be read")
+    pattern = json.loads(text)
+    passes(pattern, {})
+    return pattern
+
+
+def passes(pattern: Any, value: Any) -> bool:
+    """Return whether a record, or a part of one, passes a filter's pattern, as Lambda evaluates it. The records that are
+    tried have no lists. Raises ValueError for conditions other than equality, `prefix` and `exists`, which filters on keys
+    need.
+
+    A pattern names leaves: `exists` does not match `NewImage.status`, which is an object, only `NewImage.status.S`.
+    """
+    fields, leaf = (value, None) if isinstance(value, Mapping) else ({}, value)
+    match pattern:
+        case {} if pattern:
+            fits = [passes(part, fields.get(name)) for name, part in pattern.items()]  # all, because any may raise
+            return all(fits)
+        case [*rules]:
+            fits = [_fits(rule, leaf) for rule in rules]
+            return any(fits)
+    raise ValueError(f"expected an object, or a list of values to match, not {json.dumps(pattern)}")
+
+
+def _fits(rule: Any, leaf: Any) -> bool:
+    match rule:
+        case str():
+            return bool(rule == leaf)
+        case {"prefix": str(prefix), **others} if not others:
+            return isinstance(leaf, str) and leaf.startswith(prefix)
+        case {"exists": bool(exists), **others} if not others:
+            return exists == (leaf is not None)
+    raise ValueError(f"the condition {json.dumps(rule)} is not judged")
 
 
 _RARE = "\U0010fffd"
 """The value of variables: filters for certain values do not match it."""
 
 
-def _records(entity: Entity, schema: Schema) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _records(entity: Entity) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield events of an item of an entity, with the record. Other attributes than the key may be missing."""
+    schema = entity.schema
     types = [kind for _, kind in (schema.partition, schema.sort or ("", "")) if kind]
     keys = {
         attribute: {kind: pattern.render(dict.fromkeys(pattern.names, "-12.5" if kind == "N" else _RARE))}
@@ -299,9 +274,6 @@ def _records(entity: Entity, schema: Schema) -> Iterator[tuple[str, Mapping[str,
 
 # Deployed tables
 
-_UNREADABLE = "not readable"
-"""A value that cannot be checked, in the place of a mapping."""
-
 
 @dataclass(frozen=True, slots=True)
 class LiveTable:
@@ -315,25 +287,22 @@ class LiveTable:
     mappings: Sequence[Mapping[str, Any]] | None = None
 
 
-def live_findings(program: Program, tables: Mapping[str, LiveTable], ledger: LiveTable | None) -> Iterator[Finding]:
-    """Yield where deployed tables, by logical name, and their mappings do not agree with rules, and what to deploy.
-
-    If filters drop all changes of an entity, `rule` of the finding names the rules that read it.
-    """
+def live_findings(program: Program, tables: Mapping[str, LiveTable]) -> Iterator[Finding]:
+    """Yield where deployed tables, by logical name, and their mappings do not agree with rules, and what to deploy."""
+    if LEDGER in tables:
+        yield from _table(tables[LEDGER], LEDGER_SCHEMA, streams=False)
     for needs in Deployment("", program).tables:
         table = tables[needs.name]
         yield from _table(table, needs.schema, streams=True)
-        if table.mappings is None or not (table.described.get("StreamSpecification") or {}).get("StreamEnabled"):
+        if table.mappings is None or not _has_stream(table):
             continue
-        name, latest = table.described["TableName"], table.described.get("LatestStreamArn")
-        current = [mapping for mapping in table.mappings if mapping.get("EventSourceArn") == latest]
-        properties = [
-            {**entry, "FilterCriteria": _UNREADABLE} if "FilterCriteriaError" in entry else entry for entry in current
-        ]
-        document = _document(name, properties)
+        name, latest = str(table.described["TableName"]), table.described.get("LatestStreamArn")
+        document = Document(name, {})
         read = [
-            StreamMapping(properties, ("Resources", name, number))
-            for number, properties in enumerate(document.data["Resources"][name])
+            # Lambda returns the error if it cannot read the filters.
+            StreamMapping({"FilterCriteria": entry.get("FilterCriteriaError"), **entry}, ("Resources", name, number))
+            for number, entry in enumerate(table.mappings)
+            if entry.get("EventSourceArn") == latest
         ]
         if not read:
             reason = f"no event source mapping of the function reads the stream of table {name}"
@@ -344,48 +313,38 @@ def live_findings(program: Program, tables: Mapping[str, LiveTable], ledger: Liv
                 if finding.severity == "error":  # the others are choices, or cannot be changed any more
                     yield replace(finding, instead=DEPLOY)
         for finding in filter_findings(document, program, needs, read):
-            if finding.severity != "note" or finding.code == NOT_JUDGED.code:
-                about = f"table {name}: {finding.reason}"
-                yield replace(finding, reason=about, instead=DEPLOY if finding.code == FILTERS.code else "")
-    if ledger is not None:
-        yield from _table(ledger, LEDGER_SCHEMA, streams=False)
+            about = f"table {name}: {finding.reason}"
+            yield replace(finding, reason=about, instead=DEPLOY if finding.instead else "")
 
 
 DEPLOY = "write the template again with `projections template`, then run `sam build` and `sam deploy`"
 
 
-def _document(name: str, resource: Any) -> Document:
-    return Document(name, {"Resources": {name: resource}})
+def _has_stream(table: LiveTable) -> bool:
+    return bool(value_at(table.described, "StreamSpecification", "StreamEnabled"))
 
 
 def _table(table: LiveTable, schema: Schema, *, streams: bool) -> Iterator[Finding]:
     name = str(table.described["TableName"])
-    properties = {**table.described, "TimeToLiveSpecification": _described_ttl(table.ttl)}
-    if not (table.described.get("StreamSpecification") or {}).get("StreamEnabled"):
-        properties.pop("StreamSpecification", None)
+    ttl = table.ttl or {}
+    enabled = ttl.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
+    properties = {
+        **table.described,
+        "StreamSpecification": table.described["StreamSpecification"] if _has_stream(table) else None,
+        "TimeToLiveSpecification": {**ttl, "Enabled": enabled} if ttl else "not readable",
+    }
     update = f"aws dynamodb update-table --table-name {name} --stream-specification StreamEnabled="
     ways = {
-        STREAM.code: f"run `{update}true,StreamViewType=NEW_AND_OLD_IMAGES`, then deploy with the new stream's ARN",
+        STREAM.code: f"run `{update}true,StreamViewType=NEW_AND_OLD_IMAGES`, before that `{update}false` if it has another "
+        "stream, then deploy with the new stream's ARN",
         TTL.code: f"run `aws dynamodb update-time-to-live --table-name {name} --time-to-live-specification "
         f"Enabled=true,AttributeName={schema.ttl}`",
     }
-    if "StreamSpecification" in properties:
-        ways[STREAM.code] = f"run `{update}false`, then {ways[STREAM.code].removeprefix('run ')}"
-    document = _document(name, {"Properties": properties})
     resource = Resource(name, "AWS::DynamoDB::Table", properties)
-    for finding in table_findings(document, resource, schema, f"table {name}", streams=streams):
-        if finding.code == INDEXES.code and finding.instead == "add it":
-            finding = replace(
-                finding, instead=f"add it: {DEPLOY}, or `aws dynamodb update-table` for an existing table"
-            )
-        elif finding.code in ways and not (finding.code == TTL.code and schema.ttl is None):
+    for finding in table_findings(Document(name, {}), resource, schema, f"table {name}", streams=streams):
+        if finding.severity == "error" and finding.code in ways:
             finding = replace(finding, instead=ways[finding.code])
+        elif finding.severity == "error" and finding.code == INDEXES.code:
+            instead = f"{finding.instead}. Then {DEPLOY}; for an existing table, run `aws dynamodb update-table`"
+            finding = replace(finding, instead=instead)
         yield finding
-
-
-def _described_ttl(described: Mapping[str, Any] | None) -> Any:
-    """Return DescribeTimeToLive's answer in the form of a template."""
-    if described is None:
-        return f"${{{_UNREADABLE}}}"
-    status = str(described.get("TimeToLiveStatus"))
-    return {"AttributeName": described.get("AttributeName"), "Enabled": status in ("ENABLED", "ENABLING")}

@@ -23,6 +23,9 @@ NOTHING: Mapping[str, Any] = {"eventName": [{"exists": False}]}
 MOST = 5
 """Maximum filters of an event source mapping; more require a higher quota of the account."""
 
+LONGEST = 4096
+"""The maximum number of characters of a filter."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
@@ -183,95 +186,6 @@ def _pattern(box: _Box, schema: Schema, order: Order) -> Mapping[str, Any]:
         if not any(prefix.anything for prefix in side)
     }
     return {"dynamodb": {"Keys": keys}}
-
-
-# --- how Lambda evaluates a filter ---
-
-# A pattern names leaves: only values that are not objects are compared. So `exists` does not match `NewImage.status`, only
-# `NewImage.status.S`. Of the comparisons, those with equality, `prefix` and `exists` are judged, which filters on keys need.
-
-LONGEST = 4096
-"""The maximum number of characters of a pattern."""
-
-
-class FilterError(ValueError):
-    """Lambda would refuse to create a mapping with this pattern."""
-
-
-class NotJudgedError(ValueError):
-    """A pattern with a comparison that is not judged here."""
-
-
-class Filter:
-    """One pattern of a mapping's FilterCriteria. A record passes a mapping if any of its patterns matches."""
-
-    def __init__(self, pattern: Mapping[str, Any]) -> None:
-        if len(json.dumps(pattern, separators=(",", ":"), ensure_ascii=False)) > LONGEST:
-            raise FilterError(f"a filter pattern is at most {LONGEST} characters long")
-        _check(pattern, "")
-        self.pattern = pattern
-
-    def matches(self, record: Mapping[str, Any]) -> bool:
-        return _object(self.pattern, record)
-
-
-def _check(pattern: Any, path: str) -> None:
-    if not isinstance(pattern, Mapping) or not pattern:
-        raise FilterError(f"{path or 'pattern'}: expected an object with at least one field")
-    for name, part in pattern.items():
-        place = f"{path}.{name}" if path else str(name)
-        if name == "$or" and isinstance(part, list):
-            raise NotJudgedError(f"{place}: alternatives are not judged")
-        if isinstance(part, Mapping):
-            _check(part, place)
-        elif not isinstance(part, list) or not part:
-            raise FilterError(f"{place}: expected an object, or a list of values to match")
-        else:
-            for rule in part:
-                _check_rule(rule, place)
-
-
-def _check_rule(rule: Any, place: str) -> None:
-    if isinstance(rule, list):
-        raise FilterError(f"{place}: a list inside a list of values")
-    if not isinstance(rule, Mapping):
-        return
-    if len(rule) != 1:
-        raise FilterError(f"{place}: one comparison per object")
-    ((name, operand),) = rule.items()
-    match name:
-        case "prefix":
-            fits = isinstance(operand, str)
-        case "exists":
-            fits = isinstance(operand, bool)
-        case _:
-            raise NotJudgedError(f"{place}: the comparison {name!r} is not judged")
-    if not fits:
-        raise FilterError(f"{place}: {name} does not take {json.dumps(operand)}")
-
-
-def _object(pattern: Mapping[str, Any], event: Any) -> bool:
-    """Return whether every field of the pattern matches. The records that are tried have no lists."""
-    fields = event if isinstance(event, Mapping) else {}
-    return all(
-        _object(part, fields.get(name)) if isinstance(part, Mapping) else _leaf(part, fields.get(name))
-        for name, part in pattern.items()
-    )
-
-
-def _leaf(rules: Sequence[Any], value: Any) -> bool:
-    """Return whether a value that is not an object matches one of these; an object counts as absent."""
-    absent = value is None or isinstance(value, Mapping)
-    for rule in rules:
-        if not isinstance(rule, Mapping):
-            matches = type(rule) is type(value) and rule == value
-        elif "exists" in rule:
-            matches = rule["exists"] != absent
-        else:
-            matches = isinstance(value, str) and value.startswith(rule["prefix"])
-        if matches:
-            return True
-    return False
 
 
 # --- tables ---

@@ -86,10 +86,7 @@ def _texts() -> Mapping[str, Any]:
 def _social() -> tuple[Deployment, Mapping[str, Any]]:
     rules = loader.load(ROOT / "projections/rules/social.yaml")
     deployment = Deployment("rules.yaml", Program.from_document(rules.document()), existing=False)
-    template = dict(template_of(sam_template(deployment)).data)
-    return deployment, _merged(
-        template, {"Parameters": {"AlarmTopicArn": {"Default": "arn:aws:sns:us-east-1:1:pages"}}}
-    )
+    return deployment, template_of(sam_template(deployment)).data
 
 
 def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

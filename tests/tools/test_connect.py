@@ -69,7 +69,7 @@ def unlike(live: Live) -> list[tuple[str, str]]:
         logical: LiveTable(live.described[logical], time_to_live(live.client, name))
         for logical, name in live.names.items()
     }
-    return [(one.severity, one.reason) for one in live_findings(live.program, there, there["ledger"])]
+    return [(one.severity, one.reason) for one in live_findings(live.program, there)]
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_other_projection_is_found(tables: Tables) -> None:
     assert unlike(tables.connect(RULES.replace("[a, b]}", "[a, b], Local: [PK, at]}"), name)) == [
         ("error", "index GSI1 projects [x], the rules have all"),
         ("error", "index Other projects keys_only, the rules have all"),
-        ("warning", "index Local is local, the rules have a global one"),
+        ("warning", "index Local is local with the key PK (S), at (S), the rules have global with PK (S), at (S)"),
     ]
     right = RULES.replace("[a, b]}", "{partition: a, sort: b, projection: keys_only}, Local: {sort: at, local: true}}")
     right = right.replace("{GSI1PK: S, GSI1SK: N}", "{partition: GSI1PK, sort: {GSI1SK: N}, projection: [x]}")

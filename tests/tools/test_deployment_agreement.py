@@ -45,25 +45,13 @@ def written(rules: Deployment) -> Template:
 
 
 def judged(template: Template, rules: Deployment) -> list[Finding]:
-    """What is found besides the note that alarms have no topic, which each template without values of parameters has."""
-    found = disagreements(Document("template.json", template), rules)
-    return [one for one in found if one.code != "silent-alarms"]
+    return disagreements(Document("template.json", template), rules)
 
 
 def wrong(template: Template, rules: Deployment | None = None) -> list[tuple[str, str, str]]:
     """Severity, family and reason of what is found, without what cannot be judged."""
     found = judged(template, rules or deployment())
     return [(one.severity, one.code, one.reason) for one in found if one.code != "not-judged"]
-
-
-def test_alarms_that_notify_nobody_are_noted() -> None:
-    template = written(deployment())
-    (found,) = disagreements(Document("template.json", template), deployment())
-    alarms = [name for name, one in template["Resources"].items() if one["Type"] == "AWS::CloudWatch::Alarm"]
-    assert (found.severity, found.path) == ("note", f"Resources.{alarms[0]}.Properties")
-    assert found.reason.startswith(f"{len(alarms)} of {len(alarms)} alarms notify nobody")
-    template["Parameters"]["AlarmTopicArn"]["Default"] = "arn:aws:sns:us-east-1:123456789012:pages"
-    assert disagreements(Document("template.json", template), deployment()) == []
 
 
 def only(template: Template, rules: Deployment | None = None) -> tuple[str, str, str]:
@@ -167,11 +155,11 @@ def test_another_key_names_both() -> None:
     assert only(template) == (
         "error",
         "keys",
-        "the key of the table is [PK: S, GSI1SK: S], the rules require [PK: S, SK: S]",
+        "the key of the table is PK (S), GSI1SK (S), the rules require PK (S), SK (S)",
     )
     template = written(deployment())
     properties(template, "ApplicationTable")["AttributeDefinitions"][1]["AttributeType"] = "N"
-    assert only(template)[2] == "the key of the table is [PK: S, SK: N], the rules require [PK: S, SK: S]"
+    assert only(template)[2] == "the key of the table is PK (S), SK (N), the rules require PK (S), SK (S)"
 
 
 def test_an_index_that_is_missing_or_another() -> None:
@@ -181,7 +169,8 @@ def test_an_index_that_is_missing_or_another() -> None:
     assert only(template)[:2] == ("error", "indexes")
     assert "GSI2" in only(template)[2]
     indexes.append({**gone, "KeySchema": gone["KeySchema"][:1]})
-    assert only(template)[2] == "the key of index GSI2 is [GSI2PK: S], the rules require [GSI2PK: S, GSI2SK: S]"
+    reason = "index GSI2 is global with the key GSI2PK (S), the rules have global with GSI2PK (S), GSI2SK (S)"
+    assert only(template) == ("error", "indexes", reason)
 
 
 def indexed(form: str) -> Deployment:
@@ -196,16 +185,18 @@ def test_local_index_does_for_a_global_one_and_further_indexes_do_not_matter() -
     table = properties(template, "ApplicationTable")
     table["LocalSecondaryIndexes"] = table.pop("GlobalSecondaryIndexes")
     table["GlobalSecondaryIndexes"] = [{"IndexName": "mine", "KeySchema": [], "Projection": {"ProjectionType": "ALL"}}]
-    assert only(template, rules) == ("warning", "indexes", "index byDate is local, the rules have a global one")
+    reason = "index byDate is local with the key PK (S), at (S), the rules have global with PK (S), at (S)"
+    assert only(template, rules) == ("warning", "indexes", reason)
     assert wrong(template, indexed("{sort: at, local: true}")) == []
 
 
 def test_global_index_does_not_do_for_a_local_one() -> None:
     template = written(indexed("[PK, at]"))
     local = indexed("{sort: at, local: true}")
-    assert only(template, local) == ("error", "indexes", "index byDate is global, the rules have a local one")
+    assert only(template, local)[:2] == ("error", "indexes")
+    assert "is global with the key PK (S), at (S), the rules have local with" in only(template, local)[2]
     del properties(template, "ApplicationTable")["GlobalSecondaryIndexes"]
-    assert only(template, local)[2] == "the table has no index byDate, which the rules name: [PK: S, at: S]"
+    assert only(template, local)[2] == "the table has no index byDate, which the rules name: PK (S), at (S)"
 
 
 ALL, KEYS, XY = {"ProjectionType": "ALL"}, {"ProjectionType": "KEYS_ONLY"}, ["x", "y"]
@@ -274,7 +265,7 @@ def test_ttl_by_another_attribute_not_enabled_or_unknown_to_the_rules() -> None:
 def test_a_ledger_with_another_key() -> None:
     template = written(deployment())
     properties(template, "LedgerTable")["KeySchema"].pop()
-    assert only(template)[2] == "the key of the ledger is [pk: S], the rules require [pk: S, sk: S]"
+    assert only(template)[2] == "the key of the ledger is pk (S), the rules require pk (S), sk (S)"
 
 
 # Streams
@@ -299,22 +290,21 @@ def test_filter_on_event_names_or_identity_is_a_finding() -> None:
     assert wrong(template)[0][2].endswith("these events are dropped: REMOVE by TTL")
 
 
-def test_a_filter_with_another_comparison_is_not_judged() -> None:
-    rules = deployment(TABLES)
-    template = written(rules)
-    pattern = {"dynamodb": {"Keys": {"second": {"N": [{"numeric": [">=", 0]}]}}}}
-    changes(template, "ChangesReadings")["FilterCriteria"] = {"Filters": [{"Pattern": json.dumps(pattern)}]}
-    reasons = [one.reason for one in judged(template, rules)]
-    assert "dynamodb.Keys.second.N: the comparison 'numeric' is not judged" in reasons
-    assert any("no filter matches all Reading items" in reason for reason in reasons)
-
-
-@pytest.mark.parametrize("pattern", ["{", "[]", "3", '{"a": 1}', '{"a": [{"prefix": 1}]}', "", '{"a": {}}'])
-def test_a_filter_that_lambda_refuses(pattern: str) -> None:
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        '{"dynamodb": {"Keys": {"PK": {"S": [{"anything-but": "x"}]}}}}',
+        '{"$or": [{"eventName": ["INSERT"]}, {"eventName": ["REMOVE"]}]}',
+        "{", "3", '{"a": 1}', '{"a": [{"prefix": 1}]}', "", '{"a": {}}', "{}",
+    ],
+)  # fmt: skip
+def test_a_filter_that_is_not_judged_is_a_note(pattern: str) -> None:
+    """Lambda may evaluate it in another way, or reject it."""
     template = written(deployment())
-    changes(template)["FilterCriteria"]["Filters"].append({"Pattern": pattern})
-    assert only(template)[:2] == ("error", "filters")
-    assert "Lambda rejects this filter" in only(template)[2]
+    changes(template)["FilterCriteria"]["Filters"] = [{"Pattern": pattern}]
+    (found,) = judged(template, deployment())
+    assert (found.severity, found.code) == ("note", "not-judged")
+    assert "whether the filters drop needed records cannot be checked: " in found.reason
 
 
 def test_without_filters_everything_arrives() -> None:
@@ -341,7 +331,7 @@ def test_settings_under_which_records_are_lost() -> None:
 def test_a_destination_that_is_a_queue_gets_no_records() -> None:
     template = written(deployment())
     changes(template)["DestinationConfig"] = {"OnFailure": {"Destination": {"Fn::GetAtt": ["TaskDeadLetters", "Arn"]}}}
-    assert only(template)[0] == "note"
+    assert only(template)[:2] == ("warning", "delivery")
 
 
 @pytest.mark.parametrize("name", [None, "my-tasks"])
@@ -393,11 +383,11 @@ def test_a_worker_or_an_audit_that_is_missing_is_a_warning_and_a_stream_function
     assert only(template) == (
         "warning",
         "functions",
-        "no function in this template has the handler handlers.worker.handler",
+        "no function in this template has the handler handlers.worker.handler, or is called WorkerFunction",
     )
     del template["Resources"]["AuditFunction"]
     assert {one[:2] for one in wrong(template)} == {("warning", "functions")}
-    assert "no function in this template has the handler handlers.audit.handler" in [one[2] for one in wrong(template)]
+    assert any("has the handler handlers.audit.handler" in one[2] for one in wrong(template))
     del template["Resources"]["StreamFunction"]
     assert sorted(one[0] for one in wrong(template)) == ["error", "warning", "warning"]
 
@@ -405,7 +395,9 @@ def test_a_worker_or_an_audit_that_is_missing_is_a_warning_and_a_stream_function
 def test_a_handler_of_ones_own_around_ours_is_recognised() -> None:
     template = written(deployment())
     properties(template, "StreamFunction")["Handler"] = "app.main"
-    assert wrong(template) == []
+    assert [one.reason for one in judged(template, deployment())] == [
+        "whether the handler of StreamFunction calls handlers.stream.handler cannot be checked"
+    ]
 
 
 # Permissions
@@ -415,7 +407,7 @@ def test_policies_that_we_do_not_write_cannot_be_judged() -> None:
     """Such a policy may allow, or deny, any action: nothing else is said of the permissions of its function."""
     denied = {"Effect": "Deny", "Action": "dynamodb:Delete*", "Resource": {"Fn::GetAtt": ["ApplicationTable", "Arn"]}}
     for statements, managed, reason in (
-        ([], ["arn:aws:iam::123456789012:policy/ours"], "the policy arn:aws:iam::123456789012:policy/ours is not in"),
+        ([], ["arn:aws:iam::123456789012:policy/ours"], "not all of its role's policies are in this template"),
         ([denied], [], "only statements that allow actions on resources are read"),
         ([{"Effect": "Allow", "NotAction": "iam:*", "Resource": "*"}], [], "only statements that allow"),
     ):
@@ -430,9 +422,6 @@ def test_policies_that_we_do_not_write_cannot_be_judged() -> None:
 
 def test_a_role_from_elsewhere_cannot_be_judged() -> None:
     template = written(deployment())
-    role, own = properties(template, "StreamRole"), "arn:aws:iam::aws:policy/service-role/"
-    role["ManagedPolicyArns"] = [f"{own}AWSLambdaBasicExecutionRole"]
-    assert wrong(template) == []
     function = properties(template, "StreamFunction")
     for change in ({"Role": {"Fn::ImportValue": "role"}}, {"Role": None, "Policies": ["AmazonDynamoDBFullAccess"]}):
         function.update(change)
@@ -586,9 +575,8 @@ def test_findings_have_line_and_column_and_make_the_exit_code_1(run: Run, tmp_pa
     assert "1 finding." in out
     code, out, _ = run("check", "social", "--template", str(path), "--json")
     assert code == 1
-    finding, silent = json.loads(out)["findings"]
+    (finding,) = json.loads(out)["findings"]
     assert (finding["severity"], finding["code"], finding["line"]) == ("error", "filters", line)
-    assert (silent["severity"], silent["code"]) == ("note", "silent-alarms")
 
 
 def test_a_template_that_nobody_edited_is_to_be_generated_again(run: Run, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from emulators import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.deploy.needs import MOST, Deployment, Filter, Filters, Prefix, entities_of, filters, key_prefixes
+from projections.deploy.comparison import passes as fits
+from projections.deploy.needs import MOST, Deployment, Filters, Prefix, entities_of, filters, key_prefixes
 from projections.language.keys import Schema
 from projections.language.loader import load
 from projections.language.program import Program
@@ -36,9 +37,9 @@ def passes(found: Filters, schema: Schema, *texts: str) -> bool:
     """Whether records of the item with this key arrive: all of INSERT, MODIFY, REMOVE, or none."""
     kinds = [kind for _, kind in (schema.partition, schema.sort or ("", "")) if kind]
     keys = {name: {kind: text} for name, kind, text in zip(schema.key_attributes, kinds, texts, strict=True)}
-    built = [Filter(pattern) for pattern in found.patterns]
     answers = {
-        not built or any(each.matches({"eventName": event, "dynamodb": {"Keys": keys, **images}}) for each in built)
+        not found.patterns
+        or any(fits(each, {"eventName": event, "dynamodb": {"Keys": keys, **images}}) for each in found.patterns)
         for event, images in (("INSERT", {"NewImage": keys}), ("MODIFY", {}), ("REMOVE", {"OldImage": keys}))
     }
     (answer,) = answers
