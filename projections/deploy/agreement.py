@@ -240,13 +240,17 @@ class _Comparison:
     # Permissions
 
     @cached_property
-    def needs(self) -> Resolution:
-        """Our template with the names that its tables, queues and buckets have in theirs."""
-        names = {name: self.theirs.name(name) for name in self.ours.resources if name in self.theirs.resources}
+    def names(self) -> Mapping[str, str]:
+        """The names that our tables, queues, buckets and log groups have in theirs, by our logical ids."""
+        names = {name: self.theirs.name(name) for name in self.ours.resources}
         created = {table.name: f"ApplicationTable{table.suffix}" for table in self.deployment.tables}
         created[LEDGER] = "LedgerTable"
-        names |= {created[logical]: name for logical, name in self.tables.items() if logical in created}
-        return Resolution(_ours(self.deployment), names)
+        return names | {created[logical]: name for logical, name in self.tables.items() if logical in created}
+
+    @cached_property
+    def needs(self) -> Resolution:
+        """Our template with these names."""
+        return Resolution(_ours(self.deployment), self.names)
 
     def permissions(self, ours: Resource, function: Resource) -> Iterator[Finding]:
         """Yield permissions that a function lacks, or that they cannot be checked."""
@@ -256,7 +260,8 @@ class _Comparison:
             reason, path = error.args
             yield self.finding(NOT_JUDGED, path, f"the permissions of {function.id} cannot be checked: {reason}")
             return
-        known = {"AWS", *self.theirs.resources, *placeholders(list(self.needs.names.values()))}
+        missing = self.ours.resources.keys() - self.theirs.resources.keys()
+        known = {"AWS", *self.theirs.resources, *placeholders(list(self.names.values()))} - missing
         allowed = [(action.lower(), _shape(arn, known)) for action, arn in grants]
         lacking: dict[str, list[str]] = {}
         elsewhere: set[str] = set()

@@ -151,7 +151,7 @@ class Resolution:
     def __init__(self, document: Document, names: Mapping[str, str] | None = None) -> None:
         self._data = document.data
         self._decided: dict[str, bool | None] = {}
-        self.names = dict(names or {})
+        self._names = dict(names or {})
 
     @cached_property
     def resources(self) -> Mapping[str, Resource]:
@@ -169,13 +169,13 @@ class Resolution:
 
     def name(self, resource: str) -> str:
         """Return the name of a table, queue or bucket; `${LogicalId}` if the template does not set it."""
-        if resource not in self.names:
-            self.names[resource] = f"${{{resource}}}"  # also of one that is named after itself
-            raw = mapping_at(self._data, "Resources", resource)
-            own, _ = _NAMED.get(raw.get("Type"), ("", "")) if isinstance(raw.get("Type"), str) else ("", "")
+        if resource not in self._names:
+            self._names[resource] = f"${{{resource}}}"  # also of one that is named after itself
+            raw = value_at(self._data, "Resources", resource)
+            own, _ = _NAMED.get(str(value_at(raw, "Type")), ("", ""))
             text = self.value(value_at(raw, "Properties", own))
-            self.names[resource] = text if isinstance(text, str) and text else self.names[resource]
-        return self.names[resource]
+            self._names[resource] = text if isinstance(text, str) and text else self._names[resource]
+        return self._names[resource]
 
     def is_known(self, text: str) -> bool:
         """Return whether a text has no placeholder of a parameter or import."""
@@ -247,8 +247,7 @@ class Resolution:
         return f"${{{name}}}" if is_url or not isinstance(name, str) else self.name(name)
 
     def _attribute(self, resource: str, attribute: str) -> str:
-        kind = value_at(self._data, "Resources", resource, "Type")
-        _, arn = _NAMED.get(kind, ("", "")) if isinstance(kind, str) else ("", "")
+        _, arn = _NAMED.get(str(value_at(self._data, "Resources", resource, "Type")), ("", ""))
         match attribute:
             case "Arn" if arn:
                 return f"{arn}{self.name(resource)}"

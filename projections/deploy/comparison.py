@@ -116,6 +116,8 @@ def _key(described: Mapping[str, Any], table: Mapping[str, Any]) -> Key | None:
 def _stream(document: Document, table: Resource, called: str) -> Iterator[Finding]:
     stream, path = table.properties.get("StreamSpecification"), table.path("StreamSpecification")
     view = stream.get("StreamViewType") if isinstance(stream, Mapping) else stream
+    if value_at(stream, "StreamEnabled") is False:  # of a deployed table
+        view = None
     if not is_plain(view):
         yield report(document, NOT_JUDGED, path, f"the stream of {called} cannot be checked: {view}")
     elif view != "NEW_AND_OLD_IMAGES":
@@ -129,8 +131,8 @@ def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> It
     if isinstance(ttl, str) or not is_plain(ttl):
         yield report(document, NOT_JUDGED, path, f"the TTL of {called} cannot be checked")
         return
-    enabled = str(value_at(ttl, "Enabled")).lower() in ("true", "yes", "on")
-    attribute = value_at(ttl, "AttributeName") if enabled else None
+    enabled = str(value_at(ttl, "Enabled") or value_at(ttl, "TimeToLiveStatus")).lower()
+    attribute = value_at(ttl, "AttributeName") if enabled in ("true", "yes", "on", "enabled", "enabling") else None
     if attribute == schema.ttl:
         return
     expire = f"items of {called} expire by {attribute}" if attribute else f"items of {called} never expire"
@@ -203,14 +205,13 @@ def filter_findings(
         written = ", ".join(json.dumps(pattern, ensure_ascii=False) for pattern in table.filters.patterns)
         instead = f"use the filters that `projections template` writes: {written}"
     for entity in entities_of(program, table.name) if not unread else ():
-        records = list(_records(entity))
+        records = _records(entity)
         lost = [event for event, record in records if not any(passes(pattern, record) for pattern in patterns)]
-        if not lost:
-            continue
-        reason = f"no filter matches all {entity.name} items; these events are dropped: {', '.join(lost)}"
-        blind = [name for name, rule in program.rules.items() if entity in rule.sources and len(lost) == len(records)]
-        reason += f"; rule {', '.join(blind)} receives no change of them" if blind else ""
-        yield report(document, FILTERS, (*mappings[0].path, "FilterCriteria"), reason, instead)
+        if lost:
+            reason = f"no filter matches all {entity.name} items; these events are dropped: {', '.join(lost)}"
+            readers = [name for name, rule in program.rules.items() if entity in rule.sources]
+            reason += f"; rules that read them: {', '.join(readers)}" if readers else ""
+            yield report(document, FILTERS, (*mappings[0].path, "FilterCriteria"), reason, instead)
 
 
 def _pattern(text: Any) -> Any:
@@ -294,14 +295,14 @@ def live_findings(program: Program, tables: Mapping[str, LiveTable]) -> Iterator
     for needs in Deployment("", program).tables:
         table = tables[needs.name]
         yield from _table(table, needs.schema, streams=True)
-        if table.mappings is None or not _has_stream(table):
+        if table.mappings is None or not value_at(table.described, "StreamSpecification", "StreamEnabled"):
             continue
         name, latest = str(table.described["TableName"]), table.described.get("LatestStreamArn")
         document = Document(name, {})
         read = [
             # Lambda returns the error if it cannot read the filters.
-            StreamMapping({"FilterCriteria": entry.get("FilterCriteriaError"), **entry}, ("Resources", name, number))
-            for number, entry in enumerate(table.mappings)
+            StreamMapping({"FilterCriteria": entry.get("FilterCriteriaError"), **entry}, ("Resources", name))
+            for entry in table.mappings
             if entry.get("EventSourceArn") == latest
         ]
         if not read:
@@ -320,19 +321,9 @@ def live_findings(program: Program, tables: Mapping[str, LiveTable]) -> Iterator
 DEPLOY = "write the template again with `projections template`, then run `sam build` and `sam deploy`"
 
 
-def _has_stream(table: LiveTable) -> bool:
-    return bool(value_at(table.described, "StreamSpecification", "StreamEnabled"))
-
-
 def _table(table: LiveTable, schema: Schema, *, streams: bool) -> Iterator[Finding]:
     name = str(table.described["TableName"])
-    ttl = table.ttl or {}
-    enabled = ttl.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
-    properties = {
-        **table.described,
-        "StreamSpecification": table.described["StreamSpecification"] if _has_stream(table) else None,
-        "TimeToLiveSpecification": {**ttl, "Enabled": enabled} if ttl else "not readable",
-    }
+    properties = {**table.described, "TimeToLiveSpecification": table.ttl or "not readable"}
     update = f"aws dynamodb update-table --table-name {name} --stream-specification StreamEnabled="
     ways = {
         STREAM.code: f"run `{update}true,StreamViewType=NEW_AND_OLD_IMAGES`, before that `{update}false` if it has another "

@@ -174,7 +174,7 @@ def test_filters_of_former_rules_are_found_before_anybody_misses_a_record(place:
     before = place.registry()
     code, out, err = place.say("apply", "--stack", name, "--yes")
     assert (code, place.registry()) == (2, before), out
-    assert "rule shifts receives no change of them" in err
+    assert "rules that read them: shifts" in err
     _, _, err = place.say("apply", "--dry-run", "--stack", name)
     assert f"would be refused: table {place.table}: no filter matches all Shift items" in err
     filters(place.rules)
