@@ -181,25 +181,24 @@ def differences(name: str, table: Mapping[str, Any], schema: Schema, *, indexes:
     Requests with other keys fail. `projections/deploy/comparison.py` compares everything.
     """
     types = {attribute["AttributeName"]: attribute["AttributeType"] for attribute in table["AttributeDefinitions"]}
-    own = key_of(table["KeySchema"], types)
+    key = key_of(table["KeySchema"], types)
     wanted = (schema.partition,), () if schema.sort is None else (schema.sort,)
-    if own != wanted:
+    if key != wanted:
         yield (
-            f"table {name} has the key {key_text(own)}, the rules have {key_text(wanted)}. "
+            f"table {name} has the key {key_text(key)}, the rules have {key_text(wanted)}. "
             "Name the right table, or correct `key` in the rules"
         )
     there = {index["IndexName"]: key_of(index["KeySchema"], types) for index, _ in described_indexes(table)}
     for index, declared in schema.indexes.items() if indexes else ():
-        key = key_text(declared)
         if index not in there:
             yield (
-                f"table {name} has no index {index} with the key {key}; it has {', '.join(there) or 'none'}. "
-                "Create it, or correct `indexes` in the rules"
+                f"table {name} has no index {index} with the key {key_text(declared)}; it has "
+                f"{', '.join(there) or 'none'}. Create it, or correct `indexes` in the rules"
             )
         elif there[index] != (tuple(declared[0]), tuple(declared[1])):
             yield (
-                f"index {index} of table {name} has the key {key_text(there[index])}, the rules have {key}. "
-                "Correct `indexes` in the rules, or create the index again"
+                f"index {index} of table {name} has the key {key_text(there[index])}, the rules have "
+                f"{key_text(declared)}. Correct `indexes` in the rules, or create the index again"
             )
 
 
@@ -207,8 +206,6 @@ Key = tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]
 
 
 def key_of(elements: Sequence[Mapping[str, str]], types: Mapping[str, str]) -> Key:
-    """Return the key in a KeySchema; `types` are those of the table's attributes."""
-
     def part(kind: str) -> tuple[tuple[str, str], ...]:
         names = [element["AttributeName"] for element in elements if element["KeyType"] == kind]
         return tuple((name, types.get(name, "?")) for name in names)
