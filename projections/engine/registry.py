@@ -207,7 +207,12 @@ class RegistrySnapshot(NamedTuple):
     def removed(self) -> frozenset[str]:
         """The rules whose values are removed, or are being removed."""
         rules = {version.rule for version in self.versions.values() if version.state in ("leaving", "gone")}
-        return frozenset(rules - self.active.keys())
+        return frozenset(rules - self.active.keys() - self.unreadable)
+
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """The rules whose published version is stale: what it has published stays until another one is published."""
+        return frozenset(v.rule for v in self.versions.values() if v.state == "stale" and v.promoted)
 
     @property
     def stale(self) -> frozenset[str]:

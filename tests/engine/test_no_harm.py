@@ -481,6 +481,19 @@ def test_a_promotion_before_the_record_of_an_item_that_left_its_kind_leaves_the_
     assert plain(w, BOOK) == {"kind": "magazine", "title": "Atlas", "shelves": ["north"], "pages": "by hand"}
 
 
+def test_the_guards_of_a_version_that_functions_cannot_read_stay_although_the_version_before_leaves() -> None:
+    w = library()
+    new = w.under(RULES.replace("attributes: [title]", "attributes: [title, shelves]"), HEAD)
+    new.registry().register(new.program)
+    new.registry()._mark_stale(["spine.2"])
+    spine = image(w, SPINE) or {}
+    change(w, SPINE, kind="bone")
+    w.settle()
+    w.carry_out()
+    assert (image(w, SPINE) or {})["~spine"] == spine["~spine"]
+    assert w.registry().read_or_create().versions["spine.1"].state == "leaving"
+
+
 def test_a_key_that_changes_its_kind_forwards_and_back() -> None:
     w = library()
     for number in range(3):

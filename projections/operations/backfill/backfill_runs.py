@@ -276,7 +276,7 @@ class Backfill:
         former = [
             version.name
             for version in snapshot.versions.values()
-            if version.state == "leaving"
+            if (version.state == "leaving" and version.rule not in snapshot.unreadable)
             or (version.state == "standby" and version.rule in unfinished and not version.held)
         ]
         return self.progress.move(

@@ -42,6 +42,8 @@ class HistoryChecks:
         """Rejections of jobs."""
         self.damaged = False
         """Whether the ledger was damaged or restored: guards may go back."""
+        self._unread = False
+        """Whether a published version was stale: what it had set stays on items that leave their entity meanwhile."""
 
     # On the way
 
@@ -100,6 +102,7 @@ class HistoryChecks:
         self.problems += self._check_change(key, before, after)
         assert invocation.registry is not None
         snapshot = RegistrySnapshot.read(invocation.registry)
+        self._unread = self._unread or bool(snapshot.unreadable)
         self.problems += self._check_promotion(snapshot, key, before or {}, after or {})
         if not restored:
             checks = self._checks_of(snapshot)
@@ -171,7 +174,7 @@ class HistoryChecks:
         if plan.fill or versions.change:
             self.problems += self._incomplete(snapshot, published, application.touched | application.own)
         self.problems += self._harm.leftovers(
-            database.items, application.touched, versions.last.program, unheard=outage
+            database.items, application.touched, versions.last.program, unheard=outage or self._unread
         )
 
     def _genuine(self, key: ItemKey, name: str, value: Value) -> bool:
