@@ -13,7 +13,7 @@ from projections.engine.groups import Group, read_first, read_groups, read_membe
 from projections.engine.ledger_items import entry_key, fence_key, promotion_in
 from projections.engine.registry import Registry
 from projections.engine.store import Image, ItemKey, Page, Store, Value, WrappedStore
-from projections.errors import InvalidRequest, UsageError
+from projections.errors import BadInput, InvalidRequest, UsageError
 from projections.inspect.explain.item_facts import Derived, ItemExplanation, Readings, attributes_of, source
 from projections.inspect.explain.matching import verdict
 from projections.inspect.explain.words import key_words
@@ -270,8 +270,11 @@ def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
     known = fence["version"]["S"] if fence is not None else ""
     item = read.program.recognise(parent, image) if image is not None else None
     note = _nothing_given(read, rule, parent, image, item)
-    if not note and item is not None and not rule.belongs(read.item, rule.matched_by(item)):
-        note = "`match` does not hold for it and its parent"
+    try:
+        if not note and item is not None and not rule.belongs(read.item, rule.matched_by(item)):
+            note = "`match` does not hold for it and its parent"
+    except BadInput as flaw_of_parent:
+        note = f"its parent: {flaw_of_parent}"
     notes = [note] if note else []
     if image is None and rule.on_delete == "keep" and guard.by == by:
         notes.append("its last values are kept (on_delete: keep)")

@@ -21,6 +21,7 @@ from projections.engine.indexes import index_attributes
 from projections.engine.ledger_items import Entry, Target, entry_key, fence_key
 from projections.engine.rejections import Failures
 from projections.engine.store import Image, ItemKey, Store, Value
+from projections.errors import BadInput
 from projections.language.contribution import Contributions
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
@@ -182,12 +183,17 @@ class Examiner:
         for subject in subjects:
             rule = self._program.guarded_copies[subject.rule]
             made: tuple[str, Image] | None = None
+            flaws: dict[str, str] = {}
             for source in sources[subject]:
-                copies = copies_of(rule, recognise(self._program, keys[source], images.get(keys[source])))
+                copies = copies_of(rule, recognise(self._program, keys[source], images.get(keys[source])), flaws)
                 if targets[subject] in copies:
                     made = source, copies[targets[subject]]
                     break
-            findings[subject] = self._copy(rule, subject.key, items.get(targets[subject]), made)
+            item = items.get(targets[subject])
+            if made is None and flaws:  # the copy stays as it is until its source can be evaluated
+                findings[subject] = _error_finding(subject, BadInput(flaws[rule.name]), item)
+            else:
+                findings[subject] = self._copy(rule, subject.key, item, made)
         return findings
 
     def _copy(self, rule: CopyRule, target: str, item: Image | None, made: tuple[str, Image] | None) -> Finding:
