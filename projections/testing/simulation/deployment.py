@@ -14,9 +14,9 @@ from projections.engine.copies import CopyWrite
 from projections.engine.embeds import SETTLE_SECONDS
 from projections.engine.processor import Processor
 from projections.engine.rejections import Rejected
-from projections.engine.running import Pacer, Run, one_by_one
+from projections.engine.running import Deadline, Pacer, Run, one_by_one
 from projections.local.event_source import Batch
-from projections.operations.tasks import Tasks
+from projections.operations.tasks import BackfillTask, Tasks
 from projections.operations.worker import WorkerHandler
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.fault_plan import FaultPlan
@@ -88,15 +88,24 @@ class _Process:
     """A process of the stream function, which serves one invocation after the other."""
 
     handler: StreamHandler
+    invocation: Invocation
+    run: Run[Any]
 
     def __init__(self, version: RuleVersion) -> None:
         self.version = version
-        self.invocation: Invocation | None = None
-        self.run: Run[Any] = one_by_one
 
-    def sleep(self, seconds: float) -> None:
-        assert self.invocation is not None
-        self.invocation.sleep(seconds)
+
+class _Worker(WorkerHandler):
+    """A worker. A page of a backfill reads the registry for itself: the tasks after it go on by what the worker has read."""
+
+    invocation: Invocation
+
+    def _backfill_page(self, task: BackfillTask, deadline: Deadline) -> BackfillTask | None:
+        known = self.invocation.registry
+        try:
+            return super()._backfill_page(task, deadline)
+        finally:
+            self.invocation.registry = known
 
 
 class _Budget(Budget):
@@ -157,14 +166,13 @@ class Deployment:
         """Return an invocation of the stream function with a batch, and its work."""
         invocation = self._invocation(finish)
         process = invocation.instance = self._process(invocation.version)
-        process.invocation = invocation
-        process.run = self.run()
+        process.invocation, process.run = invocation, self.run()
         return invocation, partial(process.handler.handle, batch.event(), invocation.remaining)
 
     def work(self, event: dict[str, Any]) -> tuple[Invocation, Callable[[], Any]]:
         """Return an invocation of the worker with tasks of the queue, and its work."""
         invocation = self._invocation(lambda answer, error: self.queue.finish(event, answer))
-        worker = WorkerHandler(
+        worker = _Worker(
             invocation.version.program,
             self.store,
             send=Tasks(lambda: self.queue),
@@ -176,6 +184,7 @@ class Deployment:
             filled=not self._plan.fill,
             now=self._scheduler.now,
         )
+        worker.invocation = invocation
         return invocation, partial(worker.handle, event, invocation.remaining)
 
     def keep_process(self, invocation: Invocation) -> None:
@@ -203,7 +212,7 @@ class Deployment:
             self.store,
             tables={table: table for table in self._mappings},
             quarantine=self._quarantine,
-            sleep=process.sleep,
+            sleep=lambda seconds: process.invocation.sleep(seconds),
             chance=self._random,
             clock=self._scheduler.time,
             run=lambda pieces: process.run(pieces),

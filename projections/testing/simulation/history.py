@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -345,10 +345,8 @@ class History:
 
 
 def _finish(mapping: EventSourceMapping, batch: Batch, answer: Any, error: Exception | None) -> None:
-    try:
+    with suppress(ValueError):  # the shard was read again from an earlier record since: the answer matters no more
         mapping.finish(batch, answer, error)
-    except ValueError:
-        return  # the shard was read again from an earlier record since: the answer does not matter any more
 
 
 class _AtOnce(ThreadPoolExecutor):

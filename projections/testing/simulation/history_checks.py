@@ -114,10 +114,8 @@ class HistoryChecks:
 
     def _check_promotion(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> Iterator[str]:
         """Find guards of versions that were not published in the registry that their writer had read last."""
-        rules, prefix = (
-            {version.rule for version in snapshot.versions.values()},
-            self._versions.last.program.guard_prefix,
-        )
+        rules = {version.rule for version in snapshot.versions.values()}
+        prefix = self._versions.last.program.guard_prefix
         for name in after:
             rule = name.removeprefix(prefix)
             if not name.startswith(prefix) or rule not in rules or after[name] == before.get(name):
@@ -239,9 +237,7 @@ def _of_program(
 ) -> Iterator[str]:
     for rule in before.rules.values():
         now = after.rules.get(rule.name)
-        if rule.held or (now is None and after.retired.get(rule.name, silence) != "remove"):
-            continue
-        if not rule.removes:
+        if not rule.removes or rule.held or (now is None and after.retired.get(rule.name, silence) != "remove"):
             continue
         entity, guard = rule.into.name, before.guard(rule.name)
         moved = now is None or now.into.name != entity

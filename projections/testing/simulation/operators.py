@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any
@@ -107,10 +108,8 @@ class JobRunner:
             return DONE
         except Reload as reload:
             assert process is not None
-            try:
+            with suppress(Transient):
                 process.registry.overtake(reload)
-            except Transient:
-                return None
             return None
         except (Transient, UsageError):  # a usage error: another backfill began at the same time
             return None
@@ -268,9 +267,7 @@ class Operators:
             runner.jobs.append(Apply(last, **options))
         elif ((run := Progress(store).run()) is not None and not run.done) or (
             snapshot is not None
-            and any(
-                version.unfinished or version.state in ("filling", "leaving") for version in snapshot.versions.values()
-            )
+            and any(v.unfinished or v.state in ("filling", "leaving") for v in snapshot.versions.values())
         ):
             runner.jobs.append(Backfill(last, **options))
         return bool(runner.jobs)
