@@ -177,12 +177,12 @@ class Operators:
         actions: list[_Action] = [self._refresh] * plan.refreshes
         actions += [self._recount] * plan.recounts
         actions += [self._roll_back] * plan.swaps
-        actions += [self._backfill] * plan.backfills
-        actions += [self._verify] * plan.verifies
+        actions += [self._backfill] * plan.backfills + [self._verify] * plan.verifies
         if plan.fill or versions.change:
             actions.append(self._apply_last)
         scheduled = [(int(random() * (plan.writes + 1)), action) for action in actions]
-        if not plan.fill and versions.between is None:
+        # records that are lost, or a ledger that goes back: rules that keep what expired cannot know if an item did
+        if not plan.fill and versions.between is None and not versions.keep_expired:
             pairs: list[tuple[bool, _Action, _Action]] = [
                 (plan.outage, self._switch_off, self._switch_on),
                 (plan.restore, self._back_up, self._restore),
