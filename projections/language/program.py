@@ -139,7 +139,7 @@ class Program:
             for other, known in self.recorded.items()
             if other != version and known.expired == "keep" and public_name(other) == public_name(version)
         ]
-        if not isinstance(rule, AggregateRule):
+        if not isinstance(rule, AggregateRule) or not rule.measures:
             return list(rule.owned()) if others and not any(is_alike("n") for is_alike in others) else []
         slots = {m.name: m.slot if m.evaluate or m.by or m.where else "n" for m in rule.measures}
         return [name for name, slot in slots.items() if others and not any(is_alike(slot) for is_alike in others)]
@@ -158,7 +158,7 @@ class Program:
         ]
         if not isinstance(rule, AggregateRule) or not isinstance(known, AggregateRule):
             return lambda slot: of[0] == of[1]
-        if any(kind_of(form) != "aggregate" for form in forms) or of[0]["from"] != of[1]["from"]:
+        if len({type(rule), type(known)}) > 1 or of[0]["from"] != of[1]["from"]:
             return lambda slot: False
         if actions[0]["into"] != actions[1]["into"]:
             return lambda slot: False

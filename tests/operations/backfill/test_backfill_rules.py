@@ -390,31 +390,31 @@ def test_a_removed_rule_without_an_entry_in_retired_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_scores_that_expired_count_in_the_version_that_kept_them_only(shards: int) -> None:
-    def rules(digits: int) -> str:
-        return f"""# entities:
+def test_scores_that_expired_count_in_the_version_that_kept_them_only_and_flags_in_all(shards: int) -> None:
+    rules = f"""# entities:
 table: {{key: [PK, SK], ttl: ttl}}
 entities:
   Score: {{key: {{PK: "BOARD#{{board}}", SK: "PLAYER#{{p}}"}}, expires: true}}
   Board: {{key: {{PK: "BOARD#{{board}}", SK: META}}}}
 projections:
-  r: {{from: Score, expired: keep, rank: {{into: Board, by: points, digits: {digits}, shards: {shards}}}}}
+  r: {{from: Score, expired: keep, rank: {{into: Board, by: points, digits: DIGITS, shards: {shards}}}}}
+  seen: {{from: Score, expired: keep, flag: {{into: Board, shards: {shards}, set: {{seen: DIGITS}}}}}}
 """
-
-    stage = Stage(rules(6))
-    for player in "abc":
-        stage.put("BOARD#x", f"PLAYER#{player}", points=5)
+    stage = Stage(rules.replace("DIGITS", "6"))
+    for board, sort in ("x", "PLAYER#a"), ("x", "PLAYER#b"), ("x", "PLAYER#c"), ("y", "PLAYER#a"), ("y", "META"):
+        stage.put(f"BOARD#{board}", sort, points=5)
     stage.settle()
     stage.remove("BOARD#x", "PLAYER#a", by_ttl=True)
+    stage.remove("BOARD#y", "PLAYER#a", by_ttl=True)
     stage.settle()
     found = []
     for digits in (4, 6, 4, 6):
-        stage = stage.under(rules(digits))
+        stage = stage.under(rules.replace("DIGITS", str(digits)))
         stage.filled()
         rank = ranking_of(stage.program, stage.store, "r", {"board": "x"}).rank(5)
-        found.append((rank.rank, rank.equal, rank.total))
+        found.append((rank.rank, rank.equal, rank.total, stage.item("BOARD#y", "META").get("seen")))
         assert drifts(stage) == []
-    assert found == [(1, 2, 2), (1, 3, 3)] * 2
+    assert found == [(1, 2, 2, 4), (1, 3, 3, 6)] * 2
     stage.remove("BOARD#x", "PLAYER#b", by_ttl=True)
     stage.settle()
     assert ranking_of(stage.program, stage.store, "r", {"board": "x"}).rank(5).total == 3
