@@ -210,9 +210,9 @@ def test_existing_items_are_backfilled_when_a_session_begins(ministack_url: str,
         assert signal.getsignal(signal.SIGINT) is before
         return done.output
 
-    first = told()
+    first = told()  # it reads five items if the copy of the post was made from the stream before the scan reached it
     assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 3}
-    assert first.startswith(f"created table {table.name}-ledger\nbackfill: 4 items read, ")
+    assert first.startswith(tuple(f"created table {table.name}-ledger\nbackfill: {n} items read, " for n in (4, 5)))
     assert first.splitlines()[-1].endswith("0 quarantined, 0 discarded.")
     assert "backfill: 5 items read, 0 writes and " in told()
     assert table.item("POST#1", "METADATA") == {"title": "T", "likeCount": 3}
