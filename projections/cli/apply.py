@@ -13,6 +13,7 @@ from projections.aws.live_tables import LEDGER
 from projections.cli.backfill import (
     STOPPED,
     Reporter,
+    RunOptions,
     Work,
     applied_options,
     cost_words,
@@ -63,10 +64,7 @@ _FATES = ("keep", "remove")
 def command(
     options: Tables,
     as_json: bool,
-    segments: int,
-    max_writes: int | None,
-    allow_delete: bool,
-    restart: bool,
+    running: RunOptions,
     dry_run: bool,
     yes: bool,
     hold: bool,
@@ -91,6 +89,7 @@ def command(
     from projections.operations.backfill.runner import Runner, backfill_with_threads
 
     asks = not (yes or as_json or dry_run)
+    segments, max_writes, restart = running.segments, running.max_writes, running.restart
     path = find_rules(options.rules)
     document = document_of(path)
     there = find_deployed(options)
@@ -127,7 +126,9 @@ def command(
     if asks and not ask("Apply these rules?"):
         print_line("Nothing was written.", err=True)
         return STOPPED
-    run = backfill.apply(live.program, fates, hold=hold, segments=segments, allow_delete=allow_delete, restart=restart)
+    run = backfill.apply(
+        live.program, fates, hold=hold, segments=segments, allow_delete=running.allow_delete, restart=restart
+    )
     if run is None:
         states = states_of(backfill.registry.read_or_create())
         text = "Applied: nothing is to be filled."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -60,9 +60,18 @@ _MAX_WRITES = click.option(
 )
 
 
-def run_options(function: F) -> F:
-    """--segments, --max-writes, --allow-delete and --restart."""
-    return segments_option(_MAX_WRITES(_DELETE(_RESTART(function))))
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a run is carried out."""
+
+    segments: int
+    max_writes: int | None
+    allow_delete: bool
+    restart: bool
+
+
+run_options = as_argument(RunOptions, "running", segments_option, _MAX_WRITES, _DELETE, _RESTART)
+"""--segments, --max-writes, --allow-delete and --restart, as the argument `running`."""
 
 
 def queue_option(function: F) -> F:
@@ -105,10 +114,7 @@ def queue_url_of(there: Deployed, queue: str | None, *, alone: bool) -> str | No
 def command(
     options: Tables,
     as_json: bool,
-    segments: int,
-    max_writes: int | None,
-    allow_delete: bool,
-    restart: bool,
+    running: RunOptions,
     new_secret: bool,
     queue: str | None,
 ) -> int:
@@ -128,13 +134,18 @@ def command(
     from projections.operations.backfill.runner import backfill_with_threads
 
     there = find_deployed(options)
-    queue_url = queue_url_of(there, queue, alone=not max_writes)
+    queue_url = queue_url_of(there, queue, alone=not running.max_writes)
+    segments = running.segments
     live = there.connect(there.document(writes=True), threads=4 * segments)
-    backfill = backfill_with_threads(live.program, live.store, segments=segments, rate=max_writes)
+    backfill = backfill_with_threads(live.program, live.store, segments=segments, rate=running.max_writes)
     for text in there.warnings(live, refuse=True):
         print_line(f"warning: {text}", err=True)
     run = backfill.begin(
-        promotes=False, segments=segments, allow_delete=allow_delete, restart=restart, new_secret=new_secret
+        promotes=False,
+        segments=segments,
+        allow_delete=running.allow_delete,
+        restart=running.restart,
+        new_secret=new_secret,
     )
     return Work(there, live, backfill, as_json=as_json).work(run, queue_url)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from projections.cli.apply import Publication, ask
 from projections.cli.backfill import STOPPED, Work, queue_option, queue_url_of, registered_options, segments_option
-from projections.cli.options import Tables, as_json
+from projections.cli.options import Tables, as_argument, as_json
 from projections.cli.stack import find_deployed
 from projections.errors import UsageError
 from projections.terminal import print_line
@@ -19,33 +19,36 @@ if TYPE_CHECKING:
     from projections.engine.registry import RegistrySnapshot, Version
 
 
+@dataclass(frozen=True, slots=True)
+class PromotionOptions:
+    """How a version is promoted."""
+
+    as_json: bool
+    segments: int
+    yes: bool
+    allow_delete: bool
+    queue: str | None
+
+
+_promotion_options = as_argument(
+    PromotionOptions,
+    "promotion",
+    as_json,
+    segments_option,
+    click.option("--yes", is_flag=True, help="Do not ask. Required without a terminal."),
+    click.option("--allow-delete", is_flag=True, help="Delete items that only the version before has created."),
+    queue_option,
+)
+
+
 def promotion_options(function: Callable[..., int]) -> Callable[..., int]:
-    """RULE, the options of tables and --stack, --json, --segments, --yes, --allow-delete and --queue."""
-    options = (
-        click.argument("rule", metavar="RULE"),
-        registered_options,
-        as_json,
-        segments_option,
-        click.option("--yes", is_flag=True, help="Do not ask. Required without a terminal."),
-        click.option("--allow-delete", is_flag=True, help="Delete items that only the version before has created."),
-        queue_option,
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+    """RULE, the options of tables and --stack, and those of a promotion as the argument `promotion`."""
+    return click.argument("rule", metavar="RULE")(registered_options(_promotion_options(function)))
 
 
 @click.command("promote")
 @promotion_options
-def command(
-    rule: str,
-    options: Tables,
-    as_json: bool,
-    segments: int,
-    yes: bool,
-    allow_delete: bool,
-    queue: str | None,
-) -> int:
+def command(rule: str, options: Tables, promotion: PromotionOptions) -> int:
     """Publish the filled version of a rule, for example after `apply --hold`.
 
     Prints which published values change, asks, and publishes. It reads no source items. Run it again after an interruption.
@@ -70,23 +73,19 @@ def command(
             raise UsageError(f"rule {rule} has no version that is filled and not published: {states}. {todo}")
         return ready[-1], ""
 
-    return promote(choose, options, as_json, segments, yes, allow_delete, queue)
+    return promote(choose, options, promotion)
 
 
 def promote(
-    choose: Callable[[RegistrySnapshot], tuple[Version, str]],
-    options: Tables,
-    as_json: bool,
-    segments: int,
-    yes: bool,
-    allow_delete: bool,
-    queue: str | None,
+    choose: Callable[[RegistrySnapshot], tuple[Version, str]], options: Tables, promotion: PromotionOptions
 ) -> int:
     """Promote the version that `choose` returns, with a sentence to print before. Return the exit code."""
     from projections.operations.backfill.runner import backfill_with_threads
 
+    as_json, segments = promotion.as_json, promotion.segments
+    answered = promotion.yes or as_json
     there = find_deployed(options)
-    queue_url = queue_url_of(there, queue, alone=True)
+    queue_url = queue_url_of(there, promotion.queue, alone=True)
     live = there.connect(there.document(writes=True), threads=4 * segments)
     backfill = backfill_with_threads(live.program, live.store, segments=segments)
     snapshot = backfill.registry.read()
@@ -101,20 +100,13 @@ def promote(
     if sentence and not as_json:
         print_line(sentence)
     publication = Publication(live, backfill, segments, as_json=as_json, asks=False)
-    if not (yes or as_json):
+    if not answered:
         publication.show([version.name])
         if not ask(f"Publish {version.name}?"):
             print_line("Nothing was written.", err=True)
             return STOPPED
-    run = backfill.begin(versions=[version.name], fills=False, segments=segments, allow_delete=allow_delete)
+    run = backfill.begin(versions=[version.name], fills=False, segments=segments, allow_delete=promotion.allow_delete)
     work = Work(there, live, backfill, as_json=as_json)
-    if yes or as_json:
+    if answered:
         return work.work(run, queue_url, publication.confirm)
     return work.work(run, queue_url)
-
-
-def age(version: Version) -> str:
-    """Return how long ago a version got its state, such as `3 hours`."""
-    from projections.operations.health import duration
-
-    return duration(max(0.0, time.time() - version.changed))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
 
 from projections.cli.options import Tables
-from projections.cli.promote import age, promote, promotion_options
+from projections.cli.promote import PromotionOptions, promote, promotion_options
 from projections.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,15 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("rollback")
 @promotion_options
-def command(
-    rule: str,
-    options: Tables,
-    as_json: bool,
-    segments: int,
-    yes: bool,
-    allow_delete: bool,
-    queue: str | None,
-) -> int:
+def command(rule: str, options: Tables, promotion: PromotionOptions) -> int:
     """Publish the version of a rule again that was published before.
 
     It was maintained meanwhile, so its values are up to date, and no source items are read. Prints which published values
@@ -34,6 +27,7 @@ def command(
     Example:
       projections rollback likes --stack shop
     """
+    from projections.operations.health import duration
 
     def choose(snapshot: RegistrySnapshot) -> tuple[Version, str]:
         standby = [version for version in snapshot.of(rule) if version.state == "standby"]
@@ -45,6 +39,7 @@ def command(
                 "record nothing in the ledger have no version on standby"
             )
         version = max(standby, key=lambda version: version.promoted)
-        return version, f"{active.name} replaced {version.name} {age(version)} ago."
+        age = duration(max(0.0, time.time() - version.changed))
+        return version, f"{active.name} replaced {version.name} {age} ago."
 
-    return promote(choose, options, as_json, segments, yes, allow_delete, queue)
+    return promote(choose, options, promotion)

@@ -361,21 +361,18 @@ def _difference(local: Mapping[str, Any], document: Mapping[str, Any], waiting: 
     from projections.language.program import Program
 
     program, other = Program.from_document(local), Program.from_document(document)
-    here, there = ({name: rule.fingerprint for name, rule in rules.rules.items()} for rules in (program, other))
-    held = {name for name, rule in program.rules.items() if rule.held}
-    here = {
-        name: form for name, form in here.items() if name in there or program.rules[name].recorded or name not in held
-    }
-    same = {name for name in here.keys() & there.keys() if here[name] == there[name]}
-    kinds = {
-        "new": here.keys() - there.keys(),
-        "changed": {name for name in (here.keys() & there.keys()) - same if (name, here[name]) not in waiting},
-        "not published": {
-            name
-            for name in (here.keys() & there.keys()) - held
-            if (name in same and other.rules[name].held) or (name not in same and (name, here[name]) in waiting)
-        },
-        "to be held": {name for name in same & held if not other.rules[name].held},
-        "missing": there.keys() - here.keys(),
-    }
-    return "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)
+    kinds: dict[str, list[str]] = {"new": [], "changed": [], "not published": [], "to be held": []}
+    for name, rule in sorted(program.rules.items()):
+        deployed = other.rules.get(name)
+        if deployed is None:
+            if rule.recorded or not rule.held:  # otherwise it is not registered
+                kinds["new"].append(name)
+        elif rule.fingerprint == deployed.fingerprint:
+            if rule.held != deployed.held:
+                kinds["to be held" if rule.held else "not published"].append(name)
+        elif (name, rule.fingerprint) not in waiting:
+            kinds["changed"].append(name)
+        elif not rule.held:
+            kinds["not published"].append(name)
+    kinds["missing"] = sorted(other.rules.keys() - program.rules.keys())
+    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
