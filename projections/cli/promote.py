@@ -51,7 +51,8 @@ def promotion_options(function: Callable[..., int]) -> Callable[..., int]:
 def command(rule: str, options: Tables, promotion: PromotionOptions) -> int:
     """Publish the filled version of a rule, for example after `apply --hold`.
 
-    Prints which published values change, asks, and publishes. It reads no source items. Run it again after an interruption.
+    Prints which published values change, asks, and publishes. Scans tables only if the versions set other
+    attributes or write to other items. Run it again after an interruption.
 
     \b
     Example:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def command(rule: str, options: Tables, promotion: PromotionOptions) -> int:
     """Publish the version of a rule again that was published before.
 
-    It was maintained meanwhile, so its values are up to date, and no source items are read. Prints which published values
-    change, asks, and publishes. Correct the rule file, too: the next `apply` applies what it says.
+    It was maintained meanwhile, so nothing is filled. Prints which published values change, asks, and publishes. Correct the
+    rule file, too: the next `apply` applies what it says.
 
     \b
     Example:
