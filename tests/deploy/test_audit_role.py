@@ -115,7 +115,7 @@ def test_every_request_of_the_audit_is_allowed(requests: list[tuple[str, Mapping
 
 
 def test_it_writes_one_partition_and_may_write_no_other(requests: list[tuple[str, Mapping[str, Any]]]) -> None:
-    """Nothing of the registry, no entry, group, member, fence or lease, and nothing of the application."""
+    """Nothing of the registry, no entry, group, member or fence, and nothing of the application."""
     writes = [one for op, request in requests for one in asked(op, request) if op not in READS]
     assert set(writes) == {Asked("dynamodb:UpdateItem", LEDGER, frozenset({"A"}))}
     with_others = ["R", "E|main|USER#b|LIKE#p1", "G|likes|main|POST#p1|METADATA", "M|x|y", "F|x|y", "W|x|y", "A|", ""]

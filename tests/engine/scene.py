@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -168,8 +168,9 @@ def changed(image: Image, **attributes: Any) -> Image:
     return {**image, **wires(attributes)}
 
 
-def die(w: World, left: Iterator[Any]) -> None:
-    """The process dies at the first write that `left` does not hold."""
+def dies(w: World, writes: int, work: Callable[[], Any]) -> bool:
+    """Work in a process that dies after this number of writes; another one goes on. Return whether it died."""
+    left = iter(range(writes))
 
     def mortal(original: Callable[..., Any], *arguments: Any) -> Any:
         if next(left, None) is None:
@@ -178,9 +179,12 @@ def die(w: World, left: Iterator[Any]) -> None:
 
     for name in _WRITES:
         setattr(w.store, name, partial(mortal, getattr(w.store, name)))
-
-
-def live(w: World) -> None:
-    """Another process goes on."""
-    for name in _WRITES:
-        vars(w.store).pop(name, None)
+    try:
+        work()
+    except Stopped:
+        return True
+    else:
+        return False
+    finally:
+        for name in _WRITES:
+            vars(w.store).pop(name, None)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 
 from projections.engine.store import Image, ItemKey
-from tests.engine.scene import COUNT, Scene, Stopped, changed, deadline, die, live, populate, settled, without
+from tests.engine.scene import COUNT, Scene, changed, deadline, dies, populate, settled, without
 
 # A page as a scan gave it.
 
@@ -232,16 +233,9 @@ def test_a_refresh_that_dies_anywhere_may_be_repeated(role: str) -> None:
         w = settled()
         key, known = DAMAGES[role](w)
         w.lose()
-        left = iter(range(writes))
-        die(w, left)
-        try:
-            w.refresh(key, *known)
-        except Stopped:
-            pass
-        else:
+        if not dies(w, writes, partial(w.refresh, key, *known)):
             assert writes > 0
             return
-        live(w)
         w.refresh(key, *known)
         w.settle()
         assert w.differences() == [], writes
@@ -249,7 +243,7 @@ def test_a_refresh_that_dies_anywhere_may_be_repeated(role: str) -> None:
 
 
 def test_a_group_that_counts_claims_it_has_lost_keeps_nobody_waiting() -> None:
-    """Where the copy is gone, too, there is nothing to delete. `verify` finds such a group; a rebuild mends it."""
+    """Where the copy is gone, too, there is nothing to delete. `verify` finds such a group; a recount mends it."""
     w = settled()
     member = next(
         item for item in w.store.items("ledger") if "a@example.com" in item["pk"]["S"] and item["pk"]["S"][0] == "M"

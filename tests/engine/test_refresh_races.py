@@ -8,7 +8,7 @@ import pytest
 
 from projections.engine.guards import at_of
 from projections.engine.store import ItemKey
-from tests.engine.scene import COUNT, Scene, Stopped, before, changed, deadline, die, live, settled, work_off
+from tests.engine.scene import COUNT, Scene, before, changed, deadline, dies, settled, work_off
 
 POINTS = """
 table: {key: [PK, SK], ttl: expiresAt}
@@ -134,10 +134,7 @@ def test_an_expiry_that_is_halfway_through_is_kept_once(back: bool) -> None:
     w.remove("POINT#1", "P", by_ttl=True)
     batch = w.records()
     w.lose()
-    die(w, iter(range(1)))
-    with pytest.raises(Stopped):
-        w.worker().process(batch, remaining=lambda: 900)
-    live(w)
+    assert dies(w, 1, lambda: w.worker().process(batch, remaining=lambda: 900))
     entry = w.entry("POINT#1|P") or {}
     assert 0 < len(json.loads(entry["kept"])["tags.1"]) < 250
     assert "expiries" not in entry
@@ -162,10 +159,7 @@ def test_a_publication_that_is_owed_is_made_and_then_forgotten(scan: bool) -> No
     w.put("USER#b", "LIKE#1", postId="none")  # bad input: contributes nothing any more
     batch = w.records()
     w.lose()
-    die(w, iter(range(1)))
-    with pytest.raises(Stopped):
-        w.worker().process(batch, remaining=lambda: 900)
-    live(w)
+    assert dies(w, 1, lambda: w.worker().process(batch, remaining=lambda: 900))
     assert (w.entry("USER#b|LIKE#1") or {})["recent"]
     assert w.post()["likeCount"] == 3
     key = ItemKey("main", "USER#b", "LIKE#1")

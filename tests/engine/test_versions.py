@@ -18,7 +18,7 @@ from projections.operations.message_redrive import Redrive
 from projections.operations.verify.repair import verify_and_repair
 from projections.testing.oracle import Oracle
 from tests.engine import scene
-from tests.engine.scene import RULES, Scene, Stopped, before, die, live, settled
+from tests.engine.scene import RULES, Scene, before, dies, settled
 from tests.engine.world import World
 
 HEAD = """
@@ -209,10 +209,7 @@ def test_a_promotion_to_other_attributes_removes_those_of_the_version_before_als
 def test_what_a_version_has_set_is_removed_also_if_the_next_one_never_reached_all_targets() -> None:
     w = liked()
     other = heavy(w)
-    die(w, iter(range(16)))
-    with pytest.raises(Stopped):
-        other.apply()
-    live(w)
+    assert dies(w, 16, other.apply)
     assert states(w)["likes.2"] == "active"
     assert w.post() == {"likes": 3}
     w.under(HEAVY.replace("heavy", "total"), HEAD).apply()
@@ -282,15 +279,9 @@ def test_an_apply_that_dies_anywhere_is_resumed() -> None:
     for writes in range(200):
         w = liked()
         other = heavy(w)
-        die(w, iter(range(writes)))
-        try:
-            other.apply()
-        except Stopped:
-            pass
-        else:
+        if not dies(w, writes, other.apply):
             assert writes > 5
             return
-        live(w)
         w.like(8, 1, weight=9)
         w.settle()
         assert w.post() in ({"likes": 4}, {"heavy": 2}), writes

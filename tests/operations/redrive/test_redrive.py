@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from projections.operations.failed_messages import BucketSource, FailedMessage, 
 from projections.operations.message_redrive import Answer, Outcome, Redrive, redrive_all
 from projections.operations.quarantine import Quarantine
 from projections.operations.tasks import Task, write
-from tests.engine.scene import COUNT, Scene, Stopped, die, live, settled
+from tests.engine.scene import COUNT, Scene, dies, settled
 from tests.engine.world import World
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -323,15 +324,9 @@ def test_it_may_be_killed_at_any_write_and_repeated() -> None:
             w.put(f"POST#{user}", "METADATA", publishedAt="2026-01-05T12:00:00Z")
             w.like(user, 1, weight=user)
         w.lose()
-        die(w, iter(range(writes)))
-        try:
-            empty(w, queue)
-        except Stopped:
-            pass
-        else:
+        if not dies(w, writes, partial(empty, w, queue)):
             assert writes > 5
             return
-        live(w)
         queue.hidden.clear()  # their time is over
         assert not empty(w, queue).remains, writes
         assert (w.differences(), queue.messages) == ([], {}), writes

@@ -15,7 +15,7 @@ from projections.engine.store import ItemKey
 from projections.language.keys import encode_key
 from projections.operations.failed_messages import FailedMessage, Reader
 from projections.operations.message_redrive import Answer, Redrive
-from tests.engine.scene import Scene, Stopped, die, live
+from tests.engine.scene import Scene, dies
 
 HEAD = """
 table: {key: [PK, SK], ttl: expiresAt}
@@ -183,10 +183,7 @@ def test_an_expiry_of_more_than_a_transaction_counts_once_though_the_redrive_was
     if anew:
         visit(w, 4, sites=sites[:3])
         w.settle()
-    die(w, iter(range(writes)))
-    with pytest.raises(Stopped):
-        redriven(w, records)
-    live(w)
+    assert dies(w, writes, lambda: redriven(w, records))
     redriven(w, records)
     assert visits(w, sites) == [2 if anew and name in sites[:3] else 1 for name in sites]
 
@@ -197,10 +194,7 @@ def test_an_expiry_that_functions_left_halfway_is_ended_after_the_key_was_writte
     sites = many(w)
     expire(w)
     records = w.records()
-    die(w, iter(range(writes)))
-    with pytest.raises(Stopped):
-        w.settle()
-    live(w)
+    assert dies(w, writes, w.settle)
     w.lose()
     visit(w, 4, sites=sites)
     w.settle()
@@ -253,10 +247,7 @@ def test_a_removed_item_does_not_come_back_beside_the_marks_of_an_expiry_that_fu
     sites = many(w)
     expire(w)
     batches = [w.records()]
-    die(w, iter(range(1)))
-    with pytest.raises(Stopped):
-        w.settle()
-    live(w)
+    assert dies(w, 1, w.settle)
     w.lose()
     visit(w, 4, sites=sites)
     batches.append(lost(w))
