@@ -53,6 +53,9 @@ def kind_of(rule: Mapping[str, Any]) -> Kind:
 ABOUT = ("description", "owner", "tags", "within", "hold")
 """The parts of a rule on which no value depends, once it is published."""
 
+UNREAD = ("required", "description")
+"""The parts of an entity on which no rule depends: for the planner of queries, and for people."""
+
 
 class Compiled:
     """The compiled parts of a document, by name: `tables` as schemas, `entities`, and `rules` in the order of the file."""
@@ -156,8 +159,8 @@ class Compiled:
         entities = [self._document["entities"][name] for name in names]
         tables = [self._document["tables"][entity["table"]] for entity in entities]
         keys = [[*table["key"].items(), table["separator"]] for table in tables]
-        entities = [_without(entity, ("required", "description")) for entity in entities]
-        return fingerprint_of([_without(rule, ABOUT), *entities, *keys, self._guard_prefix])
+        entities = [without(entity, UNREAD) for entity in entities]
+        return fingerprint_of([without(rule, ABOUT), *entities, *keys, self._guard_prefix])
 
     def _copy(self, common: dict[str, Any], document: Mapping[str, Any]) -> CopyRule:
         into: Entity = common["into"]
@@ -210,7 +213,8 @@ def into_of(rule: Mapping[str, Any]) -> str:
     return into
 
 
-def _without(document: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def without(document: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return a part of a document without some of its parts."""
     return {name: part for name, part in document.items() if name not in names}
 
 

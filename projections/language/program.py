@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from projections.errors import BadInput
-from projections.language.compiling import ABOUT, Compiled, fingerprint_of, into_of, kind_of
+from projections.language.compiling import ABOUT, UNREAD, Compiled, fingerprint_of, into_of, kind_of, without
 from projections.language.contribution import (
     ENTRY_BYTES,
     NOTHING,
@@ -149,18 +149,18 @@ class Program:
         rule, known = self.recorded[name], self.recorded[other]
         forms = [self.document["projections"][version] for version in (name, other)]
         actions = [form[kind_of(form)] for form in forms]
-        of = [
-            {
-                **{part: value for part, value in form.items() if part not in ABOUT},
-                kind_of(form): _without_limits(action),
-            }
-            for form, action in zip(forms, actions, strict=True)
-        ]
         if not isinstance(rule, AggregateRule) or not isinstance(known, AggregateRule):
-            return lambda slot: of[0] == of[1]
-        if len({type(rule), type(known)}) > 1 or of[0]["from"] != of[1]["from"]:
-            return lambda slot: False
-        if actions[0]["into"] != actions[1]["into"]:
+            ours, theirs = (
+                {**without(form, ABOUT), kind_of(form): without(action, _LIMITS)}
+                for form, action in zip(forms, actions, strict=True)
+            )
+            is_same = ours == theirs
+            return lambda slot: is_same
+        if (
+            type(rule) is not type(known)
+            or forms[0]["from"] != forms[1]["from"]
+            or actions[0]["into"] != actions[1]["into"]
+        ):
             return lambda slot: False
         slots = [
             {measure.slot: actions[side]["set"][measure.name] for measure in each.measures}
@@ -391,7 +391,7 @@ class Program:
         """By entity with `match` whose items publishes create: the rules that publish to its items."""
         rules = chain.from_iterable(self.ledger_rules_into.values())
         creating = (rule for rule in rules if rule.creates and rule.into.pattern is not None)
-        return grouped(writing(creating), lambda rule: rule.into)
+        return grouped(creating, lambda rule: rule.into)
 
     @cached_property
     def shared_keys(self) -> bool:
@@ -431,10 +431,6 @@ def _recognise(recognisers: Iterable[tuple[Entity, Sequence[Match]]], key: ItemK
     return None
 
 
-_UNREAD = ("required", "description")
-"""The parts of an entity on which no version of a rule depends."""
-
-
 def _merged(known: Mapping[str, Any], form: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table as these rules know it, with what only the rules of a version know, such as a new index."""
     return {**form, **known, "indexes": {**known["indexes"], **form["indexes"], **known["indexes"]}}
@@ -442,10 +438,9 @@ def _merged(known: Mapping[str, Any], form: Mapping[str, Any]) -> dict[str, Any]
 
 def _place(entities: dict[str, Any], tables: Mapping[str, Any], name: str, form: Mapping[str, Any]) -> str:
     """Add an entity, unless it is there, and return its name: `name@1` where another one has its name, or its items."""
-    meaning = {part: value for part, value in form.items() if part not in _UNREAD}
     number, place = 0, name
     while place in entities or (place == name and _shares_items(entities, tables, form)):
-        if place in entities and {n: value for n, value in entities[place].items() if n not in _UNREAD} == meaning:
+        if place in entities and without(entities[place], UNREAD) == without(form, UNREAD):
             return place
         number += 1
         place = f"{name}@{number}"
@@ -497,9 +492,8 @@ def grouped(rules: Iterable[R], by: Callable[[R], K]) -> Mapping[K, tuple[R, ...
     return {key: tuple(some) for key, some in found.items()}
 
 
-def _without_limits(action: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an action without the parts on which no contribution depends."""
-    return {part: value for part, value in action.items() if part not in ("limit", "as", "shards")}
+_LIMITS = ("limit", "as", "shards")
+"""The parts of an action on which no contribution depends."""
 
 
 def _carry(others: Sequence[tuple[str, Callable[[str], bool]]], kept: Contributions) -> dict[str, Contributed]:

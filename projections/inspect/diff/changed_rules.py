@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from projections.language.compiling import ABOUT
+from projections.language.compiling import ABOUT, UNREAD, without
 from projections.language.facts import creates, key_text
 from projections.language.models import Projection, Rules
 
@@ -90,7 +90,7 @@ def changes(old: Rules, new: Rules) -> list[Change]:
         before = old.projections.get(name)
         if before is None:
             rule_changes.append(Change(name, "new", None, after, None, target(new, name)))
-        elif parts := tuple(_parts(old, new, name, before, after)):
+        elif parts := tuple(_parts(old, new, before, after)):
             rule_changes.append(Change(name, "changed", before, after, target(old, name), target(new, name), parts))
     for name, before in old.projections.items():
         if name not in new.projections:
@@ -100,16 +100,14 @@ def changes(old: Rules, new: Rules) -> list[Change]:
     return rule_changes
 
 
-def _parts(old: Rules, new: Rules, name: str, before: Projection, after: Projection) -> Iterator[Part]:
+def _parts(old: Rules, new: Rules, before: Projection, after: Projection) -> Iterator[Part]:
     yield from _of_sources(before, after)
     yield from _different(_without_sources(before, after), _without_sources(after, before))
     for entity in dict.fromkeys((*before.sources, before.into)):
         if entity in (*after.sources, after.into):  # another entity is reported as a part already
             was, fields = (rules.entities[entity].model_dump(mode="json", exclude_none=True) for rules in (old, new))
             for field in dict.fromkeys((*was, *fields)):
-                if field in ("required", "description"):  # only for the planner of queries, and for people
-                    continue
-                if not _same(was.get(field), fields.get(field)):
+                if field not in UNREAD and not _same(was.get(field), fields.get(field)):
                     yield Part(f"{entity}.{field}", was.get(field), fields.get(field), True)
     tables = {old.entities[entity].table for entity in (*before.sources, before.into)}
     for table in sorted(tables & new.tables.keys()):
@@ -143,7 +141,7 @@ def _of_sources(before: Projection, after: Projection) -> Iterator[Part]:
 
 def _without_sources(rule: Projection, other: Projection) -> Mapping[str, Any]:
     """Return a rule as one flat mapping, without what `_of_sources` compares."""
-    document = {name: part for name, part in rule.document().items() if name not in ABOUT}
+    document = without(rule.document(), ABOUT)
     sources, action = document.pop("from"), document.pop(rule.kind)
     alone = len(rule.sources) == len(other.sources) == 1
     return {
