@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from projections.engine.application import ApplicationItems
@@ -31,7 +32,8 @@ T = TypeVar("T")
 MOST_TOGETHER = 100
 """The most items that one TransactGetItems reads."""
 
-_MOST_TRIES = 5
+MOST_TRIES = 5
+"""How often a look reads anew what has changed meanwhile."""
 
 
 class Needed(NamedTuple):
@@ -80,11 +82,11 @@ class GroupReads:
 
 def again(reads: GroupReads, other_keys: Sequence[ItemKey], *, together: bool) -> Steps[Mapping[ItemKey, Image]]:
     """Read groups and `other_keys` until the groups are whole. Returns the last read. Raises Transient."""
-    for _ in range(_MOST_TRIES):
+    for _ in range(MOST_TRIES):
         items = yield Needed([*other_keys, *reads.keys()], together)
         if reads.complete(items):
             return items
-    raise Transient("the groups of an item kept being rebuilt while they were read")
+    raise Transient("the number of shards of a group kept changing while they were read")
 
 
 @dataclass(slots=True)
@@ -121,17 +123,15 @@ def as_registered(program: Program, registry: RegistrySnapshot) -> Program:
         if version.recorded and version.rule in program.rules
         if program.rules[version.rule].fingerprint == version.fingerprint
     }
-    known = _REGISTERED.get(id(program))
-    if known is not None and known[0] is program and known[1] == names:
-        return known[2]
-    projections = {names.get(name, name): rule for name, rule in program.document["projections"].items()}
-    registered = Program.from_document({**program.document, "projections": projections})
-    _REGISTERED.clear()
-    _REGISTERED[id(program)] = program, names, registered
-    return registered
+    return _with_names(program, tuple(names.items()))
 
 
-_REGISTERED: dict[int, tuple[Program, dict[str, str], Program]] = {}
+@lru_cache(maxsize=1)
+def _with_names(program: Program, names: tuple[tuple[str, str], ...]) -> Program:
+    """Return the program with other names of rules, as (name, other name)."""
+    others = dict(names)
+    projections = {others.get(name, name): rule for name, rule in program.document["projections"].items()}
+    return Program.from_document({**program.document, "projections": projections})
 
 
 def application_items(program: Program, guards: Guards) -> ApplicationItems:

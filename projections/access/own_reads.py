@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from projections.access.look import (
     MOST_TOGETHER,
+    MOST_TRIES,
     GroupReads,
     Needed,
     Steps,
@@ -53,8 +54,6 @@ from projections.language.keys import encode_key
 from projections.language.program import Program, writing
 from projections.language.rules import AggregateRule, LedgerRule, Rule, Totals, public_name
 from projections.language.syntax import an
-
-_MOST_TRIES = 5
 
 CORRECTED = ("count", "sum", "avg")
 """The functions of measures that follow from totals."""
@@ -101,7 +100,7 @@ def own_read(
     if registry is None:
         items = yield Needed([REGISTRY])
         registry = _registry_in(items)
-    for _ in range(_MOST_TRIES):
+    for _ in range(MOST_TRIES):
         registered = as_registered(program, registry) if registry is not None else program
         answer, now = yield from _own_read(registered, registry, key, own)
         if answer is not None:
@@ -153,7 +152,7 @@ def _own_read(
             )
             continue
         target = (rule.name, text)
-        reason = _reason(program, rule, registry, groups[target], [source.of(target) for source in sources], sources)
+        reason = _reason(program, rule, registry, groups[target], sources)
         if reason is not None:
             uncorrected |= dict.fromkeys(rule.owned(*images), reason)
             continue
@@ -197,7 +196,7 @@ def _set_later(
     reasons: dict[str, str] = {}
     guards = Guards(program, registry.identity)
     for rule in program.ledger_rules_into.get(item.entity.name, ()):
-        publishes = not rule.held and not rule.claimed and is_published(registry, rule)
+        publishes = not rule.claimed and is_published(registry, rule)
         if publishes and rule not in rules and guards.read(rule.name, key, image) is None:
             reasons |= dict.fromkeys(rule.owned(), f"{public_name(rule.name)} sets it when it sees the item")
     for embed in program.embeds_into.get(item.entity.name, ()):
@@ -294,7 +293,6 @@ def _reason(
     rule: LedgerRule,
     registry: RegistrySnapshot | None,
     group: Group,
-    amounts: Sequence[tuple[Contributed, Contributed]],
     sources: Sequence[_Own],
 ) -> str | None:
     """Return why the totals of a rule cannot be corrected; None if they can."""
@@ -357,7 +355,7 @@ def _is_emptied(
     item = program.recognise(key, image)
     if item is None or not item.entity.created_by_publishes:
         return False
-    rules = [rule for rule in program.ledger_rules_into.get(item.entity.name, ()) if not rule.held]
+    rules = program.ledger_rules_into.get(item.entity.name, ())
     others = [guards.read(rule.name, key, image) for rule in rules if rule.name not in numbers]
     if any(guard is not None and guard.n != 0 for guard in others):
         return False
