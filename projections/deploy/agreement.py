@@ -266,13 +266,13 @@ class _Comparison:
         lacking: dict[str, list[str]] = {}
         elsewhere: set[str] = set()
         for action, arn in sorted(set(_grants(self.needs.resources[ours.id], self.needs)[1])):
+            shape = _shape(arn, known)
             if unknown := set(placeholders(arn)) - known:
                 elsewhere |= unknown
             elif not any(
-                fnmatchcase(action.lower(), allows) and fnmatchcase(_shape(arn, known), resource)
-                for allows, resource in allowed
+                fnmatchcase(action.lower(), allows) and fnmatchcase(shape, resource) for allows, resource in allowed
             ):
-                lacking.setdefault(_shape(arn, known), []).append(action)
+                lacking.setdefault(shape, []).append(action)
         for arn, actions in lacking.items():
             reason = f"{function.id} is not allowed {', '.join(actions)} on {arn}"
             yield self.finding(PERMISSIONS, path, reason, "allow it")

@@ -97,10 +97,10 @@ def _contributions(program: Program, change: Change) -> Iterator[Effect]:
     after, kept = change.after.contributions, _kept_contributions(change)
     for name in sorted(change.before.keys() | after.keys()):
         rule = program.recorded[name]
-        old, new = change.before.get(name, {}), after.get(name, {})
         if isinstance(rule, RankRule):
-            yield from _scores(rule, change, old, new)
+            yield from _scores(rule, change, kept)
             continue
+        old, new = change.before.get(name, {}), after.get(name, {})
         for target in sorted(old.keys() | new.keys()):
             if target in kept.get(name, {}):
                 yield Effect("retain", (name,), target, change.source)
@@ -117,14 +117,12 @@ def _kept_contributions(change: Change) -> Contributions:
     return kept
 
 
-def _scores(
-    rule: RankRule, change: Change, old: Mapping[str, Contributed], new: Mapping[str, Contributed]
-) -> Iterator[Effect]:
+def _scores(rule: RankRule, change: Change, kept: Contributions) -> Iterator[Effect]:
     """Yield the changed scores of a source, by board."""
-    before, after = rule.scores(old), rule.scores(new)
-    settled = rule.scores(_kept_contributions(change).get(rule.name, {}))
+    sides = (change.before, change.after.contributions, kept)
+    before, after, stays = (rule.scores(side.get(rule.name, {})) for side in sides)
     for board in sorted(before.keys() | after.keys()):
-        if board in settled:
+        if board in stays:
             yield Effect("retain", (rule.name,), board, change.source)
         elif before.get(board) != after.get(board):
             scores = [plain({"N": number_text(score)}) for score in after.get(board, ())]
