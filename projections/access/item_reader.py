@@ -61,7 +61,7 @@ class Waited:
 
     - `reached`: the rules have processed the source item as it is, and their targets show it.
     - `late`: not within the timeout. `reasons` has what is missing.
-    - `filling`: a rule is filling, and publishes nothing before its backfill is complete, which may not have begun.
+    - `filling`: a rule is filling: nothing of it is published before its fill is complete, which may not have begun.
     - `quarantined`: a rule cannot use the item. `reasons` has the mistakes.
     - `unknown`: the ledger does not show it. `reasons` has why.
 

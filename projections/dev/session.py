@@ -166,8 +166,8 @@ class Session:
             reason = self._projector.reason
             self._report.note(markup("          [red]discarded[/]  {} {}: {}", record["eventName"], key, reason))
 
-    # New and changed rules publish nothing before they are filled, so they are at once; a backfill also deletes items that
-    # rules no longer create, and a removed rule is retired.
+    # New and changed rules publish nothing before they are filled, so a backfill fills them at once. It also deletes items
+    # that rules no longer create, and a removed rule is retired.
 
     def begin(self) -> None:
         """Activate the rules, and project the items that the tables hold: the stream of earlier writes is not read."""

@@ -132,7 +132,7 @@ class Contradiction:
 
     @property
     def effect(self) -> str:
-        """A sentence on what the rule would do to the items of the sample if it were live, and on those not compared."""
+        """A sentence on what the published rule would do to the items of the sample, and on those not compared."""
         least = "at least " if self.unseen else ""
         changes = {
             f"change {self.attribute} of": self.changes,
@@ -158,7 +158,7 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule to try. `body` is as in a rule file, without `mode`; `evidence` is the reason, with counts. With a `doubt` or a
+    """A rule to try. `body` is as in a rule file, without `hold`; `evidence` is the reason, with counts. With a `doubt` or a
     `contradiction` it is written as a comment.
     """
 

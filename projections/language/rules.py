@@ -226,7 +226,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The totals of a group: the number of contributions and the amounts per slot, live and settled together."""
+    """The totals of a group: the number of contributions and the amounts per slot."""
 
     n: int
     amounts: Mapping[str, Decimal]

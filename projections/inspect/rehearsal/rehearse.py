@@ -92,7 +92,7 @@ class Rehearsal:
 def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_size: int = 100) -> Rehearsal:
     """Plays the records on tables in memory, until nothing changes any more.
 
-    Raises UsageError for records of tables that the rules do not know, ProjectionsError if the rules never settle.
+    Raises UsageError for records of tables that the rules do not know, ProjectionsError if the items do not converge.
     """
     logical = logical_names(program, records)
     tables = MemoryTables(schemas(program), records)
