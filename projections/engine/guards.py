@@ -337,6 +337,7 @@ class Guards:
 
         Raises Reload for a guard of a newer promotion than the registry has, and nothing else.
         """
+        rule = public_name(rule)  # all versions have the same guard
         known = self._parsed.get(id(value))
         if known is not None and known[0] is value and known[1] == rule and known[2] == key:
             return known[3]
@@ -344,7 +345,7 @@ class Guards:
             self._parsed.clear()
         guard = self._parse(rule, key, value)
         if guard is not None and 0 < self.promotion(rule) < guard.promotion:
-            raise Reload(guard.promotion, public_name(rule))
+            raise Reload(guard.promotion, rule)
         self._parsed[id(value)] = value, rule, key, guard
         return guard
 
@@ -380,7 +381,7 @@ class Guards:
         A rule may have published groups before, and publish versions of sources now, or the other way round. These are never
         compared: each is older than all that the rule publishes now.
         """
-        published = self._program.published.get(public_name(rule))
+        published = self._program.published.get(rule)
         if _has_prefix(at):
             return "" if published is not None and published.recorded else at.partition("|")[2]
         return "" if published is not None and not published.recorded and promotion_in(at) else at
