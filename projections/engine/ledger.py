@@ -193,7 +193,7 @@ class Ledger:
         before = attempt.held if attempt.known else change.before
         goal = change.after.contributions
         kept = attempt.kept
-        then = self._contributions_to_keep(kept, attempt) if attempt.known else kept
+        then = self._contributions_to_keep(attempt) if attempt.known else kept
         before_text, text = canonical_text(before), canonical_text(goal)
         same = alike.get((before_text, text)) if not (kept or then) else None
         if same is not None:  # as all likes of one post are
@@ -206,10 +206,8 @@ class Ledger:
 
     def _move(self, attempt: Attempt, before: Contributions, goal: Contributions, kept: Contributions) -> Step:
         """Return the step from what the entry holds to contributions and what is kept."""
-        held, then = (
-            combine(self._known_contributions(before), self._known_contributions(attempt.kept)),
-            combine(goal, kept),
-        )
+        held = combine(self._known_contributions(before), self._known_contributions(attempt.kept))
+        then = combine(goal, kept)
         pieces = difference(held, then)
         text = canonical_text(goal)
         return Step(
@@ -241,7 +239,7 @@ class Ledger:
             return False
         wanted = {rule: held for rule, held in change.after.contributions.items() if rule in newer}
         return wanted != {rule: held for rule, held in entry.contributions.items() if rule in newer} or (
-            self._contributions_to_keep(entry.kept, attempt) != self._known_contributions(entry.kept)
+            self._contributions_to_keep(attempt) != self._known_contributions(entry.kept)
         )
 
     def _newer(self, entry: Entry) -> set[str]:
@@ -255,9 +253,9 @@ class Ledger:
             return contributions
         return {rule: targets for rule, targets in contributions.items() if rule in rules}
 
-    def _contributions_to_keep(self, kept: Contributions, attempt: Attempt) -> Contributions:
+    def _contributions_to_keep(self, attempt: Attempt) -> Contributions:
         """Return what an entry is to keep: what it does, also under new versions that mean the same, and newer expiries."""
-        then = before = self._known_contributions(kept)
+        then = before = self._known_contributions(attempt.kept)
         for version, carry in self._program.carries.items():
             if before and version not in before and (carried := carry(before)):
                 then = {**then, version: carried}
@@ -273,10 +271,7 @@ class Ledger:
 
     def is_right(self, entry: Entry, goal: Contributions) -> bool:
         """Return whether an entry holds these contributions, and all that it should keep."""
-        return (
-            entry.contributions == goal
-            and self._contributions_to_keep(entry.kept, Attempt.of_entry(entry)) == entry.kept
-        )
+        return entry.contributions == goal and self._contributions_to_keep(Attempt.of_entry(entry)) == entry.kept
 
     # One transaction
 
@@ -375,12 +370,8 @@ class Ledger:
         walk = move(walk.attempt, attempt.change.after.contributions, deadline, stuck)
         if walk.end != "done":
             return walk
-        step = self._move(
-            walk.attempt,
-            walk.attempt.held,
-            walk.attempt.held,
-            self._contributions_to_keep(walk.attempt.kept, walk.attempt),
-        )
+        last, kept = walk.attempt, self._contributions_to_keep(walk.attempt)
+        step = self._move(last, last.held, last.held, kept)
         step = step._replace(refused=dict(sorted((refused or {}).items())))
         return deadline.retry(partial(self._make, step, deadline, stuck))
 
@@ -393,16 +384,15 @@ class Ledger:
         load = Load(MOST_ACTIONS - 1, MOST_BYTES - 2 * len(canonical_text(kept)), attempt.change.put_size)
         walk = _Walk(attempt, "done")
         for part in intermediate_goals({}, _members_of(kept), load):
-            now = self._contributions_to_keep(walk.attempt.kept, Attempt.of_entry(walk.attempt.entry))
-            step = self._move(walk.attempt, walk.attempt.held, walk.attempt.held, combine(part, now))._replace(
-                last=False
-            )
+            now, held = walk.attempt, walk.attempt.held
+            then = combine(part, self._contributions_to_keep(Attempt.of_entry(now.entry)))
+            step = self._move(now, held, held, then)._replace(last=False)
             walk = deadline.retry(partial(self._make, step, deadline, stuck))
             if walk.end != "done":
                 return walk
-        held = walk.attempt
-        then = combine(kept, self._contributions_to_keep(held.kept, Attempt.of_entry(held.entry)))
-        step = self._move(held, held.held, _members_of(held.held), then)._replace(last=False, expired=expiry.version)
+        now, held = walk.attempt, walk.attempt.held
+        then = combine(kept, self._contributions_to_keep(Attempt.of_entry(now.entry)))
+        step = self._move(now, held, _members_of(held), then)._replace(last=False, expired=expiry.version)
         return deadline.retry(partial(self._make, step, deadline, stuck))
 
     def _walk_by_rule(
