@@ -194,26 +194,33 @@ class Ledger:
         goal = change.after.contributions
         kept = attempt.kept
         then = self._contributions_to_keep(attempt) if attempt.known else kept
-        before_text, text = canonical_text(before), canonical_text(goal)
-        same = alike.get((before_text, text)) if not (kept or then) else None
+        texts = canonical_text(before), canonical_text(goal)
+        same = alike.get(texts) if not (kept or then) else None
         if same is not None:  # as all likes of one post are
-            size = 500 + 2 * len(text) + _put_sizes(change, same.pieces)
+            size = 500 + 2 * len(texts[1]) + _put_sizes(change, same.pieces)
             return same._replace(attempt=attempt, before=before, goal=goal, size=size)
-        step = self._move(attempt, before, goal, then)._replace(before_text=before_text, text=text)
+        step = self._move(attempt, before, goal, then, texts)
         if not (kept or then):
-            alike[before_text, text] = step
+            alike[texts] = step
         return step
 
-    def _move(self, attempt: Attempt, before: Contributions, goal: Contributions, kept: Contributions) -> Step:
-        """Return the step from what the entry holds to contributions and what is kept."""
+    def _move(
+        self,
+        attempt: Attempt,
+        before: Contributions,
+        goal: Contributions,
+        kept: Contributions,
+        texts: tuple[str, str] | None = None,
+    ) -> Step:
+        """Return the step from what the entry holds to `goal` and `kept`. `texts`: of `before` and `goal`, if known."""
         held = combine(self._known_contributions(before), self._known_contributions(attempt.kept))
         then = combine(goal, kept)
         pieces = difference(held, then)
-        text = canonical_text(goal)
+        before_text, text = texts or (canonical_text(before), canonical_text(goal))
         return Step(
             attempt,
             before,
-            canonical_text(before),
+            before_text,
             goal,
             text,
             kept,
