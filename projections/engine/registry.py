@@ -235,10 +235,12 @@ class RegistrySnapshot(NamedTuple):
 
     def lacking(self, program: Program) -> list[str]:
         """Return the rules that have published values, and that these rules lack, in the order of their names."""
-        others = [
-            v for v in self.versions.values() if v.rule not in program.rules and v.state not in ("leaving", "gone")
-        ]
-        return sorted({version.rule for version in others if version.promoted})
+        return sorted({version.rule for version in self.others(program) if version.promoted})
+
+    def others(self, program: Program) -> list[Version]:
+        """Return the versions of rules that these rules lack, except those that leave or have left."""
+        others = [v for v in self.versions.values() if v.rule not in program.rules]
+        return [version for version in others if version.state not in ("leaving", "gone")]
 
     def last_published(self, version: Version) -> Version | None:
         """Return the version of a rule that was published last, if it is not this one."""
@@ -258,8 +260,8 @@ class RegistrySnapshot(NamedTuple):
     @property
     def promotions(self) -> dict[str, int]:
         """The epoch of the last promotion, by version, and of the published versions also by rule."""
-        active = {version.rule: version.promoted for version in self.versions.values() if version.state == "active"}
-        return {**{version.name: version.promoted for version in self.versions.values()}, **active}
+        published = {rule: version.promoted for rule, version in self.active.items()}
+        return {**{version.name: version.promoted for version in self.versions.values()}, **published}
 
     def promotion(self, rule: str) -> int:
         """Return the epoch of the last promotion of a version; 0 if it was never published."""
@@ -286,6 +288,10 @@ class RegistrySnapshot(NamedTuple):
 def epoch_of(item: Image) -> int:
     """Return the epoch in the registry's item."""
     return int(Decimal(item["epoch"]["N"]))
+
+
+_Changes: TypeAlias = tuple[list[Version], list[str]]
+"""Versions of the registry as they are from now on, and the names of those that it has no longer."""
 
 
 class Registered(NamedTuple):
@@ -465,18 +471,17 @@ class Registry:
         """Record that the fill of versions is complete."""
         names = set(versions)
 
-        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        def change(now: RegistrySnapshot) -> _Changes:
             filled = [v for v in now.versions.values() if v.name in names and v.state == "filling"]
-            ready = [self._as(v, "ready") for v in filled]
-            return (now.with_versions(self._epoch(now), *ready) if ready else now), {}
+            return [self._as(v, "ready") for v in filled], []
 
-        return self._change(change).snapshot
+        return self._change_versions(change)
 
     def promote(self, versions: Iterable[str]) -> RegistrySnapshot:
         """Publish these versions from now on, instead of those that are active. Versions that are gone are left out."""
         names = set(versions)
 
-        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        def change(now: RegistrySnapshot) -> _Changes:
             changed, epoch = [], self._epoch(now)
             for version in now.versions.values():
                 if version.name in names and version.state in ("ready", "standby"):
@@ -490,35 +495,32 @@ class Registry:
             known = {version.name for version in changed}
             spare = [v for v in now.versions.values() if v.rule in rules and v.name not in known]
             left, gone = self._drop(now, [v for v in spare if v.state in ("standby", "stale")])
-            changed += left
-            return (now.with_versions(self._epoch(now), *changed, gone=gone) if changed else now), {}
+            return changed + left, gone
 
-        return self._change(change).snapshot
+        return self._change_versions(change)
 
     def finish(self, versions: Iterable[Version]) -> RegistrySnapshot:
         """Record that promotions were carried out, and that what versions that leave have written was removed."""
         done = {(version.name, version.promoted) for version in versions}
 
-        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        def change(now: RegistrySnapshot) -> _Changes:
             same = [v for v in now.versions.values() if (v.name, v.promoted) in done]
             changed = [v._replace(unfinished=False) for v in same if v.unfinished]
             left = [v for v in same if v.state == "leaving"]
             changed += [self._as(v, "gone")._replace(unfinished=False) for v in left if v.rule not in now.active]
-            gone = [v.name for v in left if v.rule in now.active]
-            return (now.with_versions(self._epoch(now), *changed, gone=gone) if changed or gone else now), {}
+            return changed, [v.name for v in left if v.rule in now.active]
 
-        return self._change(change).snapshot
+        return self._change_versions(change)
 
     def remove(self, versions: Iterable[str]) -> RegistrySnapshot:
         """Remove versions that are not published."""
         names = set(versions)
 
-        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        def change(now: RegistrySnapshot) -> _Changes:
             versions = [v for v in now.versions.values() if v.name in names]
-            left, gone = self._drop(now, [v for v in versions if v.state in ("filling", "ready", "standby")])
-            return (now.with_versions(self._epoch(now), *left, gone=gone) if left or gone else now), {}
+            return self._drop(now, [v for v in versions if v.state in ("filling", "ready", "standby")])
 
-        return self._change(change).snapshot
+        return self._change_versions(change)
 
     def recount(self, rules: Iterable[str]) -> Registered:
         """Register a new version of the same meaning for each of these rules: to be filled, and promoted."""
@@ -639,7 +641,7 @@ class Registry:
         then = now.with_versions(epoch, *changed, gone=gone)
         return then._replace(prefix=program.guard_prefix), chosen
 
-    def _drop(self, now: RegistrySnapshot, versions: Iterable[Version]) -> tuple[list[Version], list[str]]:
+    def _drop(self, now: RegistrySnapshot, versions: Iterable[Version]) -> _Changes:
         """Return those of these versions that leave, and the others. Targets may show a version on standby still: the one
         that replaced it has not reached all of them.
         """
@@ -672,9 +674,6 @@ class Registry:
         gone: list[str],
     ) -> None:
         """Let the versions of rules go that a file lacks. Raises Misconfigured if their fate is not said."""
-        others = [
-            v for v in now.versions.values() if v.rule not in program.rules and v.state not in ("leaving", "gone")
-        ]
         unsaid = [rule for rule in now.lacking(program) if rule not in fates]
         if unsaid:
             only = len(unsaid) == 1
@@ -683,11 +682,20 @@ class Registry:
                 f"contain {'it' if only else 'them'}. Add {'it' if only else 'them'} to `retired`, to remove or to keep the "
                 f"values that {'it' if only else 'they'} set: `retired: {{{unsaid[0]}: remove}}` or `keep`."
             )
-        for version in others:
+        for version in now.others(program):
             if version.promoted and fates.get(version.rule) == "remove":
                 changed.append(self._as(version, "leaving"))
             else:
                 gone.append(version.name)
+
+    def _change_versions(self, change: Callable[[RegistrySnapshot], _Changes]) -> RegistrySnapshot:
+        """Put versions in the place of former ones, and remove others. Without any, nothing is written."""
+
+        def replace(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+            versions, gone = change(now)
+            return (now.with_versions(self._epoch(now), *versions, gone=gone) if versions or gone else now), {}
+
+        return self._change(replace).snapshot
 
     def _change(
         self,
