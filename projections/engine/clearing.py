@@ -180,9 +180,7 @@ def _remove(
         names |= {guards.mark}  # no current rule creates such items
     guarded, retired = {trace.guard for trace in traces}, tuple(trace.rule for trace in traces)
     items.remove(key, sorted(names), image, {trace.into for trace in traces}, guarded, Purpose("release", retired))
-    if (
-        item is not None and makers
-    ):  # a created item without contributions may have stayed only for what was just removed
+    if item is not None and makers:  # without contributions, it may have stayed only for what was just removed
         remaining = {name: value for name, value in image.items() if name not in names}
         created_by_rules = items.is_created(key, remaining) and not _is_needed(remaining, set(), makers, today)
         if created_by_rules and not items.foreign(item.entity, key, remaining):

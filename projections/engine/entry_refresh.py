@@ -237,14 +237,8 @@ class EntryRefresher:
         if entry is None:
             return
         change = Change(encode_key(key), "", entry.contributions, Evaluated(entry.contributions), entry)
-        done.append(
-            Result(
-                change,
-                "applied",
-                entry.targets,
-                may_have_pending=not (entry.contributions or entry.kept) or bool(entry.recent),
-            )
-        )
+        may_have_pending = not (entry.contributions or entry.kept) or bool(entry.recent)
+        done.append(Result(change, "applied", entry.targets, may_have_pending))
 
     def _publish(self, results: Sequence[Result], deadline: Deadline, everything: bool) -> None:
         """Publish the targets of changes, or only those with a pending publish, and forget what was published."""

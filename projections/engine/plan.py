@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from projections.engine.changes import Change, Expiry
+from projections.engine.changes import Change, Expiry, targets_of
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
 from projections.engine.embed_lists import parents_of
 from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
@@ -302,11 +302,7 @@ def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[C
 
 def _change(record: Record, before: Contributions, after: Evaluated, expiry: Expiry | None) -> Change:
     """Return the change that one record makes."""
-    touched: set[Target] = set()
-    for contributions in (before, after.contributions):
-        for rule, targets in contributions.items():
-            for target in targets:
-                touched.add((rule, target))
+    touched = targets_of(before) | targets_of(after.contributions)
     key, _, image, version, sequence, _, _ = record
     return Change(
         encode_key(key),

@@ -463,9 +463,7 @@ class TargetWriter:
         item = self.read(key) if rule.into.created_by_publishes else None
         if item is None:
             return False
-        rules = {each.name: each for each in self._program.ledger_rules_into.get(rule.into.name, ())} | {
-            rule.name: rule
-        }
+        rules = {each.name: each for each in (*self._program.ledger_rules_into.get(rule.into.name, ()), rule)}
         guards = [self._items.guard(each, key, item) for each in rules.values()]
         contributes = any(guard is not None and guard.n != 0 for guard in guards)
         if contributes or not self._items.may_delete(rule.into, key, item):

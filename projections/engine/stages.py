@@ -1,9 +1,9 @@
 """A batch after its admission: its stages, and its outcome.
 
-Contributions: commit → publish → forget. An entry names its pending publishes from the commit on, until
-they are made. An invocation that ends in between leaves them written down, and the records are delivered again. With publish
-before commit, a lost commit would leave a value that no entry accounts for; with forget before publish, an end in between
-would leave a target wrong for good, because the redelivery is a duplicate.
+Contributions: commit → publish → forget. An entry names its pending publishes from the commit on, until they are made. An
+invocation that ends in between leaves them written down, and the records are delivered again. With publish before commit, a
+lost commit would leave a value that no entry accounts for; with forget before publish, an end in between would leave a
+target wrong for good, because the redelivery is a duplicate.
 
 The others are copies, index attributes, releases, heals and embeds. Each is one conditional write that is right whatever the
 others do, so they need no order among them.
@@ -215,11 +215,6 @@ class Published(NamedTuple):
     done: Set[Target]
     failures: Mapping[Target, StoreError]
 
-    def touched_by(self, result: Result) -> Set[Target]:
-        """Return the targets of a result: those that its change and its entry name."""
-        entry = self.pending.get(result.change.source)
-        return result.touched | entry.targets if entry is not None else result.touched
-
 
 @dataclass(eq=False)
 class Batch:
@@ -242,14 +237,8 @@ class Batch:
 
     @cached_property
     def publisher(self) -> Publisher:
-        return Publisher(
-            self.program,
-            self.store,
-            self.snapshot,
-            guards=self.guards,
-            run=self.run,
-            counters=self.report.counters,
-        )
+        counters = self.report.counters
+        return Publisher(self.program, self.store, self.snapshot, self.guards, self.run, counters=counters)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -367,7 +356,7 @@ class Batch:
     def _report_unpublished(self, published: Published) -> None:
         done, failures = published.done, published.failures
         for result in published.results:
-            change, touched = result.change, published.touched_by(result)
+            change, touched = result.change, _touched_by(result, published.pending)
             if touched <= done and not failures.keys() & touched:
                 continue
             for target in sorted(failures.keys() & touched):
@@ -547,12 +536,15 @@ def _records(results: Sequence[Result], pending: Mapping[str, Entry]) -> dict[Ta
     """Return the targets to publish, each with the sequence numbers of the records that lead to it."""
     sequences: dict[Target, list[str]] = {}
     for result in results:
-        change, touched = result.change, result.touched
-        if change.source in pending:
-            touched = touched | pending[change.source].targets
-        for target in touched:
-            sequences.setdefault(target, []).extend(change.sequences)
+        for target in _touched_by(result, pending):
+            sequences.setdefault(target, []).extend(result.change.sequences)
     return sequences
+
+
+def _touched_by(result: Result, pending: Mapping[str, Entry]) -> Set[Target]:
+    """Return the targets of a result: those that its change and its entry name."""
+    entry = pending.get(result.change.source)
+    return result.touched | entry.targets if entry is not None else result.touched
 
 
 def _distinct(heals: Iterable[CopyHeal]) -> list[CopyHeal]:
