@@ -143,6 +143,18 @@ def slot_in(member: Image) -> str:
     return unescape(member["sk"]["S"].split("|", 1)[0])
 
 
+def source_of(entry: Image) -> str:
+    """Return the encoded key of an entry's item."""
+    text: str = entry["key"]["S"] if "key" in entry else entry["pk"]["S"][2:]
+    return text
+
+
+def group_of(group: Image) -> Target:
+    """Return the target of an item of a group."""
+    rule, _, target = group["pk"]["S"][2:].partition("|")
+    return rule, group["key"]["S"] if "key" in group else target
+
+
 def fence_key(rule: str, parent: str) -> ItemKey:
     """Return the key of the fence of an embed's parent, by its encoded key."""
     return ItemKey(LEDGER, _shorten(f"F|{rule}|{parent}", _LONGEST_PARTITION), ".")

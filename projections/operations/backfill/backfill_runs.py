@@ -378,10 +378,11 @@ def _shows_other_zeros(program: Program, snapshot: RegistrySnapshot, versions: C
     for name in versions:
         rule, active = program.recorded.get(name), snapshot.active.get(public_name(name))
         former = program.recorded.get(active.name) if active is not None else None
-        if rule is None or former is None or rule.into is not former.into or _zeros(rule) != _zeros(former):
+        if rule is None or former is None or rule.into is not former.into or zeros(rule) != zeros(former):
             return True
     return False
 
 
-def _zeros(rule: LedgerRule) -> Mapping[str, Any]:
+def zeros(rule: LedgerRule) -> Mapping[str, Any]:
+    """Return what a rule shows on a target to which nothing contributes."""
     return rule.published(Totals(0, {}), {query.name: [] for query in rule.member_queries})

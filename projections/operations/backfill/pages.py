@@ -21,7 +21,7 @@ from typing import Any
 from projections.engine.clearing import Past, clear
 from projections.engine.groups import read_groups
 from projections.engine.guards import Guards
-from projections.engine.ledger_items import LEDGER, Target, rule_of_link
+from projections.engine.ledger_items import LEDGER, Target, group_of, rule_of_link, source_of
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected, rejection
@@ -231,8 +231,7 @@ class _Work:
         """Return the keys of the items of entries, except for empty entries that expire."""
         keys = []
         for item in items:
-            partition = item["pk"]["S"]
-            if not partition.startswith("E|"):
+            if not item["pk"]["S"].startswith("E|"):
                 continue
             if (
                 item.get("contributions", {}).get("S", "{}") == "{}"
@@ -240,7 +239,7 @@ class _Work:
                 and "ttl" in item
             ):
                 continue
-            text = item["key"]["S"] if "key" in item else partition[2:]
+            text = source_of(item)
             try:
                 key = decode_key(text)
             except ValueError as error:
@@ -371,10 +370,4 @@ class _Work:
 
 def _groups(items: Sequence[Image]) -> list[Target]:
     """Return the groups of which these items are the first shards."""
-    targets = []
-    for item in items:
-        kind, _, group = item["pk"]["S"].partition("|")
-        rule, _, target = group.partition("|")
-        if kind == "G" and item["sk"]["S"] == "00":
-            targets.append((rule, item["key"]["S"] if "key" in item else target))
-    return targets
+    return [group_of(item) for item in items if item["pk"]["S"].startswith("G|") and item["sk"]["S"] == "00"]

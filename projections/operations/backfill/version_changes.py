@@ -15,20 +15,19 @@ from decimal import Decimal
 from typing import Any
 
 from projections.engine.groups import read_groups, read_members
-from projections.engine.ledger_items import LEDGER, Target
+from projections.engine.ledger_items import LEDGER, Target, group_of
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Store, Value
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program
-from projections.language.rules import LedgerRule, Totals, public_name
+from projections.language.rules import LedgerRule, public_name
 from projections.language.values import number_text, plain, same
+from projections.operations.backfill.backfill_runs import zeros
 from projections.operations.dry import MOST_CHANGES, ValueChange
 
 _PAGE = 500
 
 _ATTRIBUTES = ("pk", "sk", "key", "kept")
-
-_NOTHING = Totals(0, {})
 
 
 @dataclass(slots=True)
@@ -116,8 +115,8 @@ def version_changes(
         rule = program.recorded.get(name)
         if rule is not None and rule.writes_items:
             active = snapshot.active.get(public_name(name))
-            compared[name] = VersionChanges(name, active.name if active is not None else None)
-            compared[name].not_carried = program.not_carried(name)
+            published = active.name if active is not None else None
+            compared[name] = VersionChanges(name, published, not_carried=program.not_carried(name))
     if compared:
         comparison = _Comparison(program, store, compared)
         with ThreadPoolExecutor(segments) as pool:
@@ -153,11 +152,10 @@ class _Comparison:
         for item in items:
             if "kept" in item:
                 self._count_kept(json.loads(item["kept"]["S"]))
-            kind, _, group = item["pk"]["S"].partition("|")
-            name, _, target = group.partition("|")
-            target = item["key"]["S"] if "key" in item else target
-            if kind == "G" and item["sk"]["S"] == "00" and not is_range(target):
-                targets.setdefault(name, []).append(target)
+            if item["pk"]["S"].startswith("G|") and item["sk"]["S"] == "00":
+                name, target = group_of(item)
+                if not is_range(target):
+                    targets.setdefault(name, []).append(target)
         for name, texts in targets.items():
             if name in self._compared:
                 self._compare_targets(self._compared[name], texts, both=True)
@@ -211,7 +209,7 @@ class _Comparison:
         """Return what a version shows on a target to which nothing contributes."""
         if rule.creates or not rule.into.at(key):
             return {}
-        return rule.published(_NOTHING, {query.name: [] for query in rule.member_queries})
+        return zeros(rule)
 
     def _shown_values(self, version: str, texts: Collection[str]) -> dict[str, Mapping[str, Value | None] | None]:
         """Return what a version shows on targets; None where it has no group."""

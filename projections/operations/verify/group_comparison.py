@@ -29,9 +29,11 @@ from projections.engine.ledger_items import (
     LEDGER,
     Target,
     group_key,
+    group_of,
     member_key,
     members_key,
     slot_in,
+    source_of,
     whole_key,
 )
 from projections.engine.running import slices
@@ -50,7 +52,7 @@ from projections.operations.verify.drift import ENTRY, ITEM, Drift
 from projections.operations.verify.drift import GROUP as GROUP_SIDE
 from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
 from projections.operations.verify.scanning import Scanner, Scratch, patiently
-from projections.operations.verify.verify_scope import GROUP, SOURCE, Scope, Subject, group_of, source_of
+from projections.operations.verify.verify_scope import GROUP, SOURCE, Scope, Subject
 
 _Row: TypeAlias = tuple[Any, ...]
 """Of a group: its account, rule, target and version."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from projections.engine.application import ApplicationItems
 from projections.engine.copies import copies_of
 from projections.engine.guards import Guards
+from projections.engine.ledger_items import group_of, source_of
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
@@ -235,18 +236,6 @@ def of_ledger(scope: Scope, images: Iterable[Image]) -> Iterator[Subject]:
             rule, target = group_of(image)
             if rule in scope.published and not is_range(target):
                 yield Subject(TARGET, rule, target)
-
-
-def source_of(entry: Image) -> str:
-    """Return the encoded key of an entry's item."""
-    text: str = entry["key"]["S"] if "key" in entry else entry["pk"]["S"][2:]
-    return text
-
-
-def group_of(group: Image) -> tuple[str, str]:
-    """Return rule and target of an item of a group."""
-    rule, _, target = group["pk"]["S"][2:].partition("|")
-    return rule, group["key"]["S"] if "key" in group else target
 
 
 def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, item: Item | None) -> list[Drift]:
