@@ -162,7 +162,8 @@ class _Invocation:
         self._handler = handler
         self._deadline = deadline
         self._counters = Counters()
-        self._embedder: Embedder | None = None
+        self._embedder: Embedder
+        self._guards: Guards
         self._snapshot: RegistrySnapshot
         self._program: Program
         self._refreshed: dict[tuple[str, str], str] = {}
@@ -183,7 +184,16 @@ class _Invocation:
             reason = f"the registry could not be read or written: {error}"
             self.failed.update((task.message, reason) for task in self._waiting)
             return False
-        self._embedder = self._embeds(self._snapshot)
+        self._guards = Guards(self._program, self._snapshot.identity, self._snapshot.promotions)
+        self._embedder = Embedder(
+            self._program,
+            self._handler._store,
+            self._guards,
+            pace=self._handler._pacer,
+            counters=self._counters,
+            children_per_page=self._handler._children_per_page,
+            run=self._handler._run,
+        )
         return True
 
     def _read_again(self, task: _Task, reload: Reload) -> bool:
@@ -195,18 +205,6 @@ class _Invocation:
             return True
         self._waiting.append(task)
         return self.admit()
-
-    def _embeds(self, snapshot: RegistrySnapshot) -> Embedder:
-        handler = self._handler
-        return Embedder(
-            self._program,
-            handler._store,
-            Guards(self._program, snapshot.identity, snapshot.promotions),
-            pace=handler._pacer,
-            counters=self._counters,
-            children_per_page=handler._children_per_page,
-            run=handler._run,
-        )
 
     def do(self) -> None:
         while self._waiting and not self._deadline.over:
@@ -258,28 +256,28 @@ class _Invocation:
 
     def _refresh(self, task: Refresh) -> Refresh | None:
         """Do a refresh: one is enough for all such tasks that were received with it. Return the task if copies are left."""
-        guards = Guards(self._program, self._snapshot.identity, self._snapshot.promotions)
+        is_signed = self._guards.is_signed
         tasks = [task, *(waiting.work for waiting in self._waiting if isinstance(waiting.work, Refresh))]
         about = (task.source, task.rule)
-        signed = [job for job in tasks if about == (job.source, job.rule) and guards.is_signed(job.text, job.signature)]
+        signed = [job for job in tasks if about == (job.source, job.rule) and is_signed(job.text, job.signature)]
         done = max(signed, key=lambda job: job.version, default=Refresh(task.source, "", rule=task.rule))
         all_done = True
         if not done.version or done.version > self._refreshed.get(about, ""):
-            all_done = self._write_copies(done, guards) if done.rule else self._refresh_item(done)
+            all_done = self._write_copies(done) if done.rule else self._refresh_item(done)
             if all_done:
                 self._refreshed[about] = done.version
         self._counts["pages"] += 1
         self._counts["refreshes"] += all_done
         return None if all_done else done
 
-    def _write_copies(self, task: Refresh, guards: Guards) -> bool:
+    def _write_copies(self, task: Refresh) -> bool:
         """Write the copies of an item as it is. Return False if there was time for some of them only."""
         handler, written = self._handler, self._counters.counts["copies"]
 
         def pace(copy: Image) -> None:
             handler._pacer(units_of(copy))
 
-        copier = Copier(self._program, handler._store, guards, self._counters, pace)
+        copier = Copier(self._program, handler._store, self._guards, self._counters, pace)
         try:
             copier.write_left(task.rule, task.source, task.version, self._deadline)
         except InvalidRequest as error:
@@ -294,7 +292,6 @@ class _Invocation:
         from projections.engine.refresh import Refresher  # most instances never do one
 
         handler, key = self._handler, decode_key(task.source)
-
         refresher = Refresher(
             self._program,
             handler._store,
@@ -314,7 +311,6 @@ class _Invocation:
         return True
 
     def _push_page(self, push: Push) -> Push | None:
-        assert self._embedder is not None  # pages begin after the rules are admitted
         next_page, hopeless = self._embedder.push_page(push, self._deadline)
         if hopeless:
             rejected = [of_child(push.rule, push.parent, key, reason) for key, reason in hopeless]

@@ -20,7 +20,6 @@ from typing import Any
 
 from projections.engine.clearing import Past, clear
 from projections.engine.groups import read_groups
-from projections.engine.guards import Guards
 from projections.engine.ledger_items import LEDGER, Target, group_of, rule_of_link, source_of
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
@@ -351,9 +350,8 @@ class _Work:
         past = self._past
         if not past:
             return
-        guards = Guards(self._program, self._snapshot.identity, self._snapshot.promotions)
         for key, image in images.items():
-            work = partial(clear, past, {key: image}, self._program, self._store, guards)
+            work = partial(clear, past, {key: image}, self._program, self._store, self.refresher.guards)
             try:
                 self.counts.update(self._deadline.retry(work))
             except (Misconfigured, Reload):
