@@ -235,9 +235,8 @@ class Examiner:
             rule, group = self._scope.rule(subject.rule), groups[subject.rule, subject.key]
             assert rule is not None
             known = recognise(self._program, key, item)
-            if not (
-                rule.creates or (known is not None and known.entity is rule.into)
-            ):  # not an item that the rule writes to
+            is_target = rule.creates or (known is not None and known.entity is rule.into)
+            if not is_target:
                 findings[subject] = Finding()
                 continue
             members = read_members(self._store, rule, subject.key)
@@ -249,9 +248,7 @@ class Examiner:
                     drifts = [occupied_drift(common, item)]
             else:
                 drifts = differences(self._scope, rule, key, item, group, members)
-                empty = (
-                    item is not None and rule.creates and group.totals.n == 0 and not self._scope.is_unpublished(rule)
-                )
+                empty = rule.creates and group.totals.n == 0 and not self._scope.is_unpublished(rule)
                 if item is not None and empty and (drifts or self._scope.empty(rule.into.name, key, item)):
                     drifts += self._unwanted_item(rule, key, item)
             held = item.get(self._program.guard(rule.name)) if item is not None else None
@@ -336,10 +333,8 @@ class Examiner:
         self, rule: EmbedRule, child: Item, parent: ItemKey | None, fence: Fence, image: Image | None
     ) -> Finding:
         name, unpublished = self._program.guard(rule.name), self._scope.is_unpublished(rule)
-        guard, by = (
-            self._guards.read(rule.name, child.key, child.image),
-            encode_key(parent) if parent is not None else None,
-        )
+        guard = self._guards.read(rule.name, child.key, child.image)
+        by = encode_key(parent) if parent is not None else None
         held, at = child.image.get(name), guard.at if guard is not None else ""
         own = guard is not None and guard.by == by
         if unpublished and image is None and parent is not None and rule.on_delete == "keep":

@@ -96,13 +96,9 @@ class Scope:
         """Return the epoch of the last promotion of a version; 0 without a registry."""
         return self.snapshot.promotion(rule) if self.snapshot is not None else 0
 
-    def publishes(self, rule: Rule) -> bool:
-        """Return whether a rule writes to its targets now."""
-        return self.snapshot is not None and self.snapshot.publishes(rule)
-
     def is_unpublished(self, rule: Rule) -> bool:
-        """Return whether the rule writes nothing, so that its items have no guards."""
-        return not self.publishes(rule)
+        """Return whether a rule writes nothing to its targets now, so that they have no guards of it."""
+        return self.snapshot is None or not self.snapshot.publishes(rule)
 
     def writes(self, rule: Rule) -> bool:
         """Return whether a rule is verified here, and publishes."""
@@ -129,7 +125,7 @@ class Scope:
 
     @property
     def filling(self) -> list[str]:
-        """The versions of which only groups are compared, because their fill is not complete."""
+        """The versions whose groups alone are compared, because their fill is not complete."""
         return [name for name, state in self.states.items() if state == "filling"]
 
     @property
