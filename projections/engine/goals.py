@@ -4,8 +4,8 @@ For most rules the goal is what the item contributes now: nothing if it is gone.
 (`expired: keep`) need more, because an item that is gone does not show whether it expired or was deleted:
 
 - Without a record, its contribution stays in the entry: the record of an expiry is still to come, or was lost, and `keep`
-  means keep. But the entry gets the epoch of this registry, so that no function with an older one settles the matter without
-  the versions that it does not know.
+  means keep. But the entry gets the epoch of this registry, so that no function with an older one processes the expiry
+  without the versions that it does not have.
 - A discarded record of an expiry moves the contribution to what the entry keeps. This must happen once, however often the
   record is redriven, so the entry records the versions of the newest expiries. An expiry that is older than what the ledger
   remembers is rejected: to count it again would be wrong for good.

@@ -376,7 +376,7 @@ class Guards:
         return guard._replace(at=self._own_part(rule, at), promotion=promotion_in(at), former=secret > 0)
 
     def _own_part(self, rule: str, at: str) -> str:
-        """Return a stored version without a promotion that is no part of it.
+        """Return a stored version without a promotion that does not belong to it.
 
         A rule may have published groups before, and publish versions of sources now, or the other way round. These are never
         compared: each is older than all that the rule publishes now.
@@ -464,7 +464,7 @@ class Guards:
         """
         guard = self.name(rule)
         foreign: Condition = NotEqual((guard, "by"), {"S": by})
-        if promotion := self.promotion(rule):  # a guard of a newer promotion is not replaced, whoever is its source
+        if promotion := self.promotion(rule):  # a guard of a newer promotion is not replaced, whatever its source
             following = f"{promotion + 1:0{PROMOTION_DIGITS}d}"
             foreign = AllOf((foreign, Below((guard, "at"), {"S": following})))
         older = AnyOf((self._invalid(rule, key), foreign, Below((guard, "at"), {"S": self._stored_version(rule, at)})))
@@ -549,7 +549,7 @@ def needs_healing(
 ) -> Healing | None:
     """Return why the values that a rule published on a target may be wrong now, as its record shows; None if they are not.
 
-    `ours` names the rule's attributes. Removals are not handled here.
+    `owned` names the rule's attributes. Removals are not handled here.
     """
     if new is None:
         return None

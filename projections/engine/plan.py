@@ -243,7 +243,7 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
 def _strays(
     program: Program, guards: Guards, record: Record, removed: Collection[str]
 ) -> Iterator[tuple[ItemKey, str, str]]:
-    """Yield the rules of which the record shows a new guard that no published version has written."""
+    """Yield the item, the rule and the sequence number for each new guard that no published version has written."""
     key, old, new = record.key, record.old or {}, record.new or {}
     for name, value in new.items():
         if name == guards.mark or not guards.is_guard(name) or same(old.get(name), value):

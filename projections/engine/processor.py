@@ -11,7 +11,7 @@
 Invariants:
 
 - The registry is read in each invocation, and again where the ledger or an item shows that it has changed (`Reload`): then
-  the whole batch is done anew. What was committed by the earlier one are duplicates.
+  the whole batch is done anew. Changes that were committed before are duplicates.
 - A record is reported as failed, rejected or done; never two of these without the earlier records of its item.
 - A batch is applied as a whole first, because that takes the fewest requests. If that fails with an error that names no
   record, each record is applied alone, so that one bad record does not stop the shard. Repeated writes are duplicates.
@@ -237,7 +237,7 @@ class Processor:
     def _freshness(self, batch: Batch) -> dict[str, tuple[float, float]]:
         """Return the ages of the oldest and the newest change for each rule that publishes.
 
-        Counts the rules of which a version fills. Clocks differ: no age is negative.
+        Counts the rules with a filling version. Clocks differ: no age is negative.
         """
         ages: dict[str, tuple[float, float]] = {}
         filling: set[str] = set()

@@ -159,14 +159,14 @@ class Publisher:
         }
 
     def _contested_targets(self, targets: Iterable[Target]) -> list[Target]:
-        """The targets of rules of which functions work with several versions, also of those that are not published."""
+        """The targets of rules that have several maintained versions, also of versions that are not published."""
         return [target for target in targets if target[0] in self._contested and not is_range(target[1])]
 
     def _check_registry(self, contested: Collection[Target]) -> None:
-        """Read the registry again after commits, if functions work with several versions of a rule. Raises Reload.
+        """Read the registry again after commits to rules with several maintained versions. Raises Reload.
 
-        Another one may be published by now. Who promoted it publishes the groups that it found; of a group whose first
-        commit came later, the target may show neither.
+        Another one may be published by now. The process that promoted it publishes the groups that it found; of a group
+        whose first commit came later, the target may show neither version.
         """
         if contested:
             item = self._store.get(REGISTRY)

@@ -120,7 +120,7 @@ class Refresher:
 
         `known` has images that the items had: they lead to the copies of a source that is gone, and to the source of a copy
         that is gone. `removed` has items that were deleted and did not expire, as a record shows. `discarded` has records
-        that Lambda discarded: rules that keep what has expired settle the expiries in them once. Return the pushes to make;
+        that Lambda discarded: rules that keep what has expired process the expiries in them once. Return the pushes to make;
         their fences are not raised yet.
         """
         wanted = list(dict.fromkeys(keys))

@@ -12,13 +12,13 @@ version is a rule's name and a number that is never used again, such as `likes.3
     active    published; at most one of a rule
     standby   maintained, and published before: a roll back promotes it
     leaving   neither; what it wrote on items is still to be removed
-    gone      of a removed rule, and removed: what a late function with an older registry writes is removed again
+    gone      of a removed rule, and removed: values that a late function with an older registry writes are removed, too
     stale     neither: a function could not read its document, because its package is older. Its values stay as they are
 
 Every change raises the epoch, at least to the seconds since 1970: so a ledger that is restored from a backup never gets
 an epoch that it had before. Entries carry the epoch of their writer, and guards of groups the epoch of the version's last
-promotion. *Who meets an entry of a newer epoch, or a guard of a newer promotion, reads the registry again and does the
-work anew* (`Reload`).
+promotion. *A function that finds an entry of a newer epoch, or a guard of a newer promotion, reads the registry again and
+does the work anew* (`Reload`).
 
 Copies, index attributes, embeds and compute record nothing. A new version of them is active at once, and the old one leaves.
 
@@ -76,7 +76,7 @@ _BETWEEN_COPIES = 300
 """Seconds in which the promotion of a rule is raised at most once because of guards."""
 
 _UNREADABLE = (KeyError, TypeError, ValueError, StopIteration, AssertionError, ProjectionsError)
-"""What compiling a document raises that has constructs of a newer package."""
+"""Errors in compiling a document that has constructs of a newer package."""
 
 
 def document_key(version: str) -> ItemKey:
@@ -221,7 +221,7 @@ class RegistrySnapshot(NamedTuple):
 
     @property
     def standby(self) -> frozenset[str]:
-        """The versions that a roll back publishes: what they cannot record is no reason to act."""
+        """The versions that a roll back publishes. Contributions that they cannot record need no action."""
         return frozenset(version.name for version in self.versions.values() if version.state == "standby")
 
     @property
@@ -270,7 +270,7 @@ class RegistrySnapshot(NamedTuple):
 
     @property
     def contested(self) -> frozenset[str]:
-        """The versions of rules of which functions work with several versions."""
+        """All versions of the rules that have several maintained ones."""
         numbers = Counter(version.rule for version in self.maintained)
         return frozenset(version.name for version in self.versions.values() if numbers[version.rule] > 1)
 

@@ -275,10 +275,10 @@ def _write_some(store: Store, writes: Sequence[Update], deadline: Deadline) -> l
 
 
 class Reload(BaseException):
-    """The ledger or an item shows that the registry has changed since it was read. Nothing was written by the old one.
+    """The ledger or an item shows that the registry has changed since it was read. The work is done anew.
 
-    `epoch` is that of an entry, or of the promotion in a guard of `rule`, which shows it. It is no error of one item or one
-    piece of work, so that handlers of errors must not take it for one: therefore it is no Exception.
+    `epoch` is that of an entry, or of the promotion in a guard of `rule`, which shows it. It is not an error of one item or
+    one piece of work, so no handler of such errors may catch it: therefore it is not an Exception.
     """
 
     def __init__(self, epoch: int, rule: str = "") -> None:

@@ -480,7 +480,7 @@ class Batch:
         self.run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
         self.run([partial(self._pull, embedder, *pull, first) for pull, first in plan.pulls.items()])
         self.run([partial(self._pull_list, embedder, *pull, of) for pull, of in plan.list_pulls.items()])
-        if waiting:  # without a queue the second pass over an index is made at once, as soon as it has settled
+        if waiting:  # without a queue the second pass over an index is made here, after a wait for the index
             if self.deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
                 for push, records in waiting:
                     self.report.fail(records[:1], f"{push.rule}: not enough time left to wait for the index")

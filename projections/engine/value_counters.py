@@ -7,7 +7,7 @@ A counter is among the members of its group, in the order of the values, so that
 query. It exists exactly as long as its `c` is above zero. The group holds the number of counters of each slot as the amount
 `%<slot>`, so that `distinct` reads none of them.
 
-ValueCounters change in the transaction that changes entries and group. The number in the group changes at an *edge*: when a
+Value counters change in the transaction that changes entries and group. The number in the group changes at an *edge*: when a
 counter comes into being or ends. A transaction has to know whether it is at an edge before it reads anything, so it assumes
 it, and writes each counter under the condition that the assumption holds:
 
@@ -58,7 +58,7 @@ from projections.engine.store import (
 from projections.language.values import decode_order
 
 _MOST_KNOWN = 20_000
-"""ValueCounters that a process remembers. Forgetting one costs a transaction."""
+"""Value counters that a process remembers. Forgetting one costs a transaction."""
 
 _MANY = 10**15
 """Stands for a number that is not known, but above zero."""

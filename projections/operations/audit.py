@@ -136,7 +136,7 @@ class AuditHandler:
     ) -> None:
         self._packaged = packaged
         self._rules = ""
-        """What identifies the rules that are verified: with others, the round begins again."""
+        """Identifies the rules that are verified: when they change, the round begins again."""
         self._store = store
         self._items = items
         self._segments = segments

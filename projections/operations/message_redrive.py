@@ -160,7 +160,7 @@ class Redrive:
         return key, pushes, list(dict.fromkeys(reasons))
 
     def _refresher(self, run: Run[Any]) -> Refresher:
-        """Return what refreshes items by the registry as it is now."""
+        """Return a refresher that works by the registry as it is now."""
         snapshot, program = self._registry.current()
         return Refresher(
             program,

@@ -300,10 +300,8 @@ class Backfill:
                 else version.name in run.former
             )
         )
-        finished, since = (
-            {v.rule for v in snapshot.active.values() if not v.unfinished},
-            self._clock() - STANDBY_SECONDS,
-        )
+        finished = {v.rule for v in snapshot.active.values() if not v.unfinished}
+        since = self._clock() - STANDBY_SECONDS
         standby = (v for v in snapshot.versions.values() if v.state == "standby" and v.rule in finished)
         self.registry.remove(version.name for version in standby if version.changed < since)
         if run.rotates:
@@ -311,7 +309,7 @@ class Backfill:
         rivals.forget(self._store, datetime.fromisoformat(run.began).timestamp())
 
     def _withheld(self, run: Run) -> set[str]:
-        """The rules of which traces stay, because their deletion is not allowed. A deletion may concern others, too."""
+        """The rules whose traces stay, because their deletion is not allowed. A deletion may concern others, too."""
         counts = Counter[str]()
         for counted in self.report(run).values():
             counts.update(counted)

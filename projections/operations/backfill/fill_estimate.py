@@ -1,4 +1,4 @@
-"""What a fill will read and write, estimated from a few pages that are rehearsed: nothing is written."""
+"""Estimates what a fill reads and writes, from a few pages that are rehearsed: nothing is written."""
 
 from __future__ import annotations
 

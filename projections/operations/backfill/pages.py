@@ -333,7 +333,7 @@ class _Work:
             promoted = [target for target in moved if target[0] in unfinished and not is_range(target[1])]
             before = self._versions(promoted)
             failed = self.refresher.publish(moved, self._deadline)
-            # Who has committed meanwhile by a registry from before the promotion has published the former version only.
+            # A function with a registry from before the promotion publishes only the former version of what it commits.
             after = self._versions(promoted)
             moved = [target for target in promoted if before[target] != after[target] and target not in failed]
             if not moved:

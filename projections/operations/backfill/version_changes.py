@@ -1,7 +1,7 @@
 """Which published values a promotion changes: the groups of a version are compared with those of the published one.
 
-Where a rule has no published version, with the values on its targets, which the application maintains. What is read is of
-one moment: the application writes meanwhile.
+Where a rule has no published version, with the values on its targets, which the application maintains. The result
+is of one moment: the application writes meanwhile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Repairs drift with the engine's own refreshes, whose writes are conditional.
 
-First the rules of which a group differs from its entries are recounted: each gets a new version of the same meaning,
+First, rules with a group that differs from its entries are recounted: each gets a new version of the same meaning,
 which is filled and promoted. Then items: their contributions, copies, index attributes and the attributes of their
 parents. Published values come last. A repair may be stopped at any point and started again.
 """
@@ -164,7 +164,7 @@ class Repair:
     # Groups
 
     def _recount(self, damaged: set[str]) -> None:
-        """Count the rules again of which groups are wrong. Versions of them that are not published are removed."""
+        """Count rules with wrong groups again. Versions of them that are not published are removed."""
         if not damaged:
             return
         active = {version.name: version.rule for version in self._snapshot.active.values()}
@@ -231,8 +231,8 @@ def _by_rule(verification: Verification) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A verification that has ended, and its repair. `found` counts the differences before the repair, `withheld` has the
-    encoded keys of the first items that were not deleted.
+    """A verification that has ended, and its repair. `differences` counts them before the repair, `withheld` has
+    the encoded keys of the first items that were not deleted.
     """
 
     verification: Verification
@@ -298,9 +298,7 @@ def verify_and_repair(
             before = _by_rule(verification)
             done.all()
             after = scope_now()
-            if (
-                after.snapshot != scope.snapshot
-            ):  # there are other versions now, for example of rules that were recounted
+            if after.snapshot != scope.snapshot:  # other versions, for example of rules that were recounted
                 verification = verify(after, store, stack.enter_context(Scratch()))
                 verification.all()
             else:

@@ -121,7 +121,7 @@ class Verification:
         self.candidates.resolve()
 
     def drifts(self) -> Iterator[Drift]:
-        """Yield all drift, rule by rule, each named as by `Scope.shown`."""
+        """Yield all drift, rule by rule, each named as by `Scope.shown_name`."""
         return self._shown_drifts(DRIFTS)
 
     def left_over(self) -> Iterator[Drift]:
