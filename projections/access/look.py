@@ -106,7 +106,7 @@ class Look:
 
 def is_deployed(registry: RegistrySnapshot, rule: Rule) -> bool:
     """Return whether a rule in this form is published, or will be when it is filled. Its name is that of `as_registered`."""
-    version = registry.versions.get(rule.name) or registry.active.get(rule.name)
+    version = registry.version(rule)
     return version is not None and version.state in ("active", "filling") and version.fingerprint == rule.fingerprint
 
 

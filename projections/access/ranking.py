@@ -271,8 +271,8 @@ def ranking_of(program: Program, store: Store, name: str, board: Mapping[str, An
 
     def find(snapshot: RegistrySnapshot) -> Published:
         """Find the version that is published; without one, that which fills."""
-        recorded = registry.program(registry.readable(snapshot)).recorded
-        versions = [each for each in recorded.values() if public_name(each.name) == name]
+        _, compiled = registry.readable(snapshot)
+        versions = [each for each in compiled.recorded.values() if public_name(each.name) == name]
         version = min(versions, key=lambda each: each.held, default=None)
         if not isinstance(version, RankRule):
             raise UsageError(f"{name}: the registry has no rank that this package can read. Run `projections apply`")

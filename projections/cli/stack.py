@@ -285,7 +285,7 @@ class Deployed:
             return None  # `connect` reports the table
         if registry is None or snapshot is None:
             return None
-        readable = registry.readable(snapshot)
+        readable, _ = registry.readable(snapshot)
         if unreadable := sorted(readable.stale - snapshot.stale):
             newer = "a newer version of dynamodb-projections registered this, and this one cannot read it"
             old = f"{', '.join(unreadable)}: {newer}"

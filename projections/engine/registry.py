@@ -248,10 +248,14 @@ class RegistrySnapshot(NamedTuple):
         last = max(published, key=lambda other: other.promoted, default=version)
         return last if last.name != version.name else None
 
+    def version(self, rule: Rule) -> Version | None:
+        """Return the version of a compiled rule, which has its name, or the name of the rule if it is not recorded."""
+        return self.versions.get(rule.name) or self.active.get(rule.name)
+
     def state(self, rule: Rule) -> State | None:
         """Return the state of a compiled rule of this registry."""
-        known = self.versions.get(rule.name) or self.active.get(rule.name)
-        return known.state if known is not None else None
+        version = self.version(rule)
+        return version.state if version is not None else None
 
     def publishes(self, rule: Rule) -> bool:
         """Whether a compiled rule of this registry writes to its targets."""
@@ -260,8 +264,7 @@ class RegistrySnapshot(NamedTuple):
     @property
     def promotions(self) -> dict[str, int]:
         """The epoch of the last promotion, by version, and of the published versions also by rule."""
-        published = {rule: version.promoted for rule, version in self.active.items()}
-        return {**{version.name: version.promoted for version in self.versions.values()}, **published}
+        return {name: version.promoted for name, version in {**self.versions, **self.active}.items()}
 
     def promotion(self, rule: str) -> int:
         """Return the epoch of the last promotion of a version; 0 if it was never published."""
@@ -371,24 +374,24 @@ class Registry:
         """
         for _ in range(_MOST_TRIES):
             snapshot = self.read_or_create()
-            readable = self.readable(snapshot)
+            readable, program = self.readable(snapshot)
             if readable is snapshot:
-                return snapshot, self.program(snapshot)
+                return snapshot, program
             self._mark_stale(readable.stale - snapshot.stale)
             self.marked += sorted(readable.stale - snapshot.stale)
         raise Transient("the registry keeps changing")
 
-    def readable(self, snapshot: RegistrySnapshot) -> RegistrySnapshot:
-        """Return the registry as `current` would record it: what this code cannot read is stale. Writes nothing."""
+    def readable(self, snapshot: RegistrySnapshot) -> tuple[RegistrySnapshot, Program]:
+        """Return the registry as `current` would record it, unreadable versions as stale, and compiled. Writes nothing."""
         try:
-            self.program(snapshot)
+            return snapshot, self.program(snapshot)
         except _UNREADABLE:
             unreadable = self._unreadable(snapshot)
             if not unreadable:
                 raise
             stale = (snapshot.versions[name]._replace(state="stale") for name in unreadable)
-            return snapshot.with_versions(snapshot.epoch, *stale)
-        return snapshot
+            readable = snapshot.with_versions(snapshot.epoch, *stale)
+            return readable, self.program(readable)
 
     def _unreadable(self, snapshot: RegistrySnapshot) -> list[str]:
         """Return the versions that this code cannot compile, neither alone nor with those that it can: an `embed` may need

@@ -140,11 +140,11 @@ class Contradiction:
             f"remove {self.attribute} from": self.removes,
         }
         parts = [f"{verb} {least}{self._items(number)}" for verb, number in changes.items() if number]
-        live = f"Live, it would {' and '.join(parts) or f'change no {self.entity} item'}"
+        effect = f"Published, it would {' and '.join(parts) or f'change no {self.entity} item'}"
         if not self.unseen:
-            return live
+            return effect
         missing = "could not be compared: items that the value depends on may be outside the sample"
-        return f"{self._items(self.unseen)} {missing}. {live}"
+        return f"{self._items(self.unseen)} {missing}. {effect}"
 
     @property
     def doubt(self) -> str:

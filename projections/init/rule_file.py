@@ -82,7 +82,7 @@ def _head(proposal: Proposal) -> Iterator[str]:
             "below with the deployed rule file: an attribute has one writer."
         )
     yield "- `projections check`: each rule with its keys and cost"
-    yield "- `python -m pytest`: the rules as if they were live"
+    yield "- `python -m pytest`: the rules as if they were published"
 
 
 # --- the table ---

@@ -164,8 +164,7 @@ class AuditHandler:
         snapshot = registry.read()
         if snapshot is None:
             return self._skip("the ledger is empty: no function has used it yet")
-        snapshot = registry.readable(snapshot)
-        program = registry.program(snapshot)
+        snapshot, program = registry.readable(snapshot)
         self._rules = " ".join([program.fingerprint, *sorted(version.name for version in snapshot.active.values())])
         scope = Scope(program, snapshot)
         item = self._store.get(AUDIT)

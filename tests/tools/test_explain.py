@@ -319,6 +319,26 @@ def test_a_counter_that_something_else_changed_is_published_again_with_the_reaso
     assert publish.does == "likeCount 7 → 41"
 
 
+def test_each_rule_into_an_item_begins_with_what_its_own_guard_says() -> None:
+    program = Program.from_document(
+        loads("""
+table: {key: [PK, SK]}
+entities:
+  Post: {key: {PK: "POST#{id}", SK: INFO}}
+  Like: {key: {PK: "USER#{user}", SK: "LIKE#POST#{id}"}}
+projections:
+  a: {from: Like, aggregate: {into: Post, set: {kinds: counts(text(kind))}}}
+  b: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}
+""").document()
+    )
+    guard = {"d": "recorded", "at": "0000000001.000000000000057", "n": 5}
+    post = {"PK": "POST#p1", "SK": "INFO", "kinds": {"up": 5}, "likeCount": 5, "~a": guard, "~b": guard}
+    records = [record(100, post, {**post, "title": "x"}), record(101, None, {**like("a"), "kind": "up"})]
+    items = rehearse(program, records).tables.items("main")
+    (shown,) = [item for item in items if item["PK"]["S"] == "POST#p1"]
+    assert (shown["likeCount"], shown["kinds"]) == ({"N": "6"}, {"M": {"up": {"N": "6"}}})
+
+
 def test_unknown_item_lists_the_most_similar_entities(social: Program) -> None:
     records = [record(100, None, like("a", "p#1")), record(101, None, {"PK": "POST#p1", "SK": "METADATA"})]
     first, second = told(social, records).batches[0].records

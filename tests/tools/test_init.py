@@ -273,7 +273,7 @@ def test_uncertain_rules_are_listed(tmp_path: Path, call: Call, tables: Any) -> 
     counts = [int(one["likeCount"]["N"]) for one in wrong]
     assert [line.strip() for line in shown[1:4]] == [
         *(f"- {one['PK']['S']} METADATA: stored {n}, computed {n - 3}" for one, n in zip(wrong, counts, strict=True)),
-        "Live, it would change likeCount of 2 Post items.",
+        "Published, it would change likeCount of 2 Post items.",
     ]
     (rule,) = [
         one

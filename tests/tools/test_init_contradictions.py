@@ -227,7 +227,7 @@ def test_an_uncertain_rule_is_a_comment_with_its_counter_evidence_and_effect() -
         f"CLASS#c0{number} INFO: stored {one['bookingCount']['N']}, computed {int(one['bookingCount']['N']) - 2}"
         for number, one in enumerate(infos(items)[:2])
     ]
-    assert rule.contradiction.effect == "Live, it would change bookingCount of 2 Class items"
+    assert rule.contradiction.effect == "Published, it would change bookingCount of 2 Class items"
     assert predicted(rule) == happens(found, rule, items) == (2, 0, 0)
     text = rule_file(found)
     assert rule.name not in loads(text).projections
@@ -277,7 +277,7 @@ def test_in_a_part_of_a_table_partitions_that_were_read_to_their_end_are_compare
     assert (rule.contradiction.right, rule.contradiction.judged, rule.contradiction.unseen) == (14, 15, 1)
     assert rule.contradiction.effect == (
         "1 Class item could not be compared: items that the value depends on may be outside the sample. "
-        "Live, it would change bookingCount of at least 1 Class item"
+        "Published, it would change bookingCount of at least 1 Class item"
     )
 
 

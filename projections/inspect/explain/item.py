@@ -48,9 +48,9 @@ def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplan
     once = _ReadOnce(store)
     packaged, registry = program, Registry(program, cast(Store, once), filled=False)
     registered = registry.read()
-    snapshot = registry.readable(registered) if registered is not None else None
-    if snapshot is not None:
-        program = registry.program(snapshot)
+    snapshot = None
+    if registered is not None:
+        snapshot, program = registry.readable(registered)
     fences = {
         fence_key(rule.name, text): rule.name
         for rules in program.embeds_from.values()
@@ -141,9 +141,9 @@ def _snapshot(read: Readings, report: Derived) -> Derived:
     name = report.rule.name
     report = replace(report, description=read.packaged.about(public_name(name)))
     snapshot = read.scope.snapshot
-    if snapshot is None:
+    version = snapshot.version(report.rule) if snapshot is not None else None
+    if snapshot is None or version is None:
         return report
-    version = snapshot.versions.get(name) or snapshot.active[name]
     report = replace(report, version=version.name, state=version.state)
     if version.state == "active":
         return report

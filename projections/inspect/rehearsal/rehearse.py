@@ -353,9 +353,9 @@ def _adopt_groups(
         with suppress(InvalidRequest):  # what someone else put there may be more than a number can hold
             tables.store.write(Update(group_key(rule.name, target), set=values))
         for value, number in _counters(rule, image).items() if before and isinstance(rule, AggregateRule) else ():
-            key, order = counter_key((rule.name, target), value), value.partition("|")[2]
+            counter, order = counter_key((rule.name, target), value), value.partition("|")[2]
             described: dict[str, Value] = {"o": {"S": order}, "v": decode_order(order), COUNT: {"N": str(number)}}
-            tables.store.write(Update(key, set=described))
+            tables.store.write(Update(counter, set=described))
         for member, (source, payload) in members.items():
             order = member.partition("|")[2]
             held: dict[str, Value] = {"s": {"S": source}, **({"a": {"M": payload}} if payload else {})}

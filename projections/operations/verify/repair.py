@@ -267,8 +267,8 @@ def verify_and_repair(
 
     def scope_now() -> Scope:
         stored = registry.read() if ledger else None
-        snapshot = registry.readable(stored) if stored is not None else None
-        return Scope(registry.program(snapshot) if snapshot is not None else packaged, snapshot, only)
+        snapshot, program = registry.readable(stored) if stored is not None else (None, packaged)
+        return Scope(program, snapshot, only)
 
     scope = scope_now()
     if repair and scope.offline:
