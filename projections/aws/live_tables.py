@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from projections.engine.store import Schema
 from projections.errors import UsageError
 
 if TYPE_CHECKING:

@@ -76,15 +76,9 @@ def alarms(cloudwatch: Any, stack: str) -> list[dict[str, Any]]:
     Raises Transient if CloudWatch does not answer.
     """
     own = re.compile(rf"{re.escape(stack)}-[A-Za-z0-9]*Alarm[A-Za-z0-9]*-[A-Za-z0-9]+")
-    alarms: list[dict[str, Any]] = []
-    request: dict[str, Any] = {"AlarmNamePrefix": f"{stack}-"}
     try:
-        while True:
-            answer = cloudwatch.describe_alarms(**request)
-            alarms += [alarm for alarm in answer.get("MetricAlarms", []) if own.fullmatch(alarm["AlarmName"])]
-            if not answer.get("NextToken"):
-                return alarms
-            request["NextToken"] = answer["NextToken"]
+        pages = cloudwatch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=f"{stack}-")
+        return [alarm for page in pages for alarm in page.get("MetricAlarms", []) if own.fullmatch(alarm["AlarmName"])]
     except (ClientError, BotoCoreError) as error:
         raise Transient(f"CloudWatch: {error}") from error
 

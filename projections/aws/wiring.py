@@ -73,7 +73,7 @@ _RULE_WRITES_PER_MINUTE = 10_000
 _LEAST_AUDITED = 100
 """A run of fewer items is not worth an invocation."""
 
-_LEAST_WRITES_PER_SECOND = 25
+_LEAST_WRITES = 25
 """Slower, one page of 1000 children would take longer than an invocation."""
 
 
@@ -110,9 +110,7 @@ class Settings:
             stream_label=environ.get("STREAM_LABEL") or "",
             quarantine_url=environ.get("QUARANTINE_QUEUE_URL") or None,
             task_url=environ.get("TASK_QUEUE_URL") or None,
-            push_writes_per_second=_number(
-                environ, "PUSH_WRITES_PER_SECOND", _WRITES_PER_SECOND, _LEAST_WRITES_PER_SECOND
-            ),
+            push_writes_per_second=_number(environ, "PUSH_WRITES_PER_SECOND", _WRITES_PER_SECOND, _LEAST_WRITES),
             rule_writes_per_minute=_number(environ, "RULE_WRITES_PER_MINUTE", _RULE_WRITES_PER_MINUTE, 0),
             redact=redact,
         )
@@ -121,11 +119,14 @@ class Settings:
 class Processing(Protocol):
     """What the handler uses of the engine: `engine.processor.Processor`, or a fake in tests."""
 
-    def process(self, records: Sequence[Mapping[str, Any]], *, remaining: Callable[[], float]) -> Outcome: ...
+    def process(self, records: Sequence[Any], *, remaining: Callable[[], float], shard: str = "") -> Outcome: ...
 
 
 class StreamHandler:
     """Processes events of stream records; returns the lowest sequence number that Lambda has to deliver again.
+
+    Events of a mapping with a tumbling window have the shard's ID. Without a state in the answer to such an event, Lambda
+    treats its invocation as failed; here it is always empty. The last event of a window may have no records.
 
     `observe` is called with the outcome of each event; `pacer` gets the time that is left.
     """
@@ -147,12 +148,19 @@ class StreamHandler:
         """Process one event. `remaining` gives the seconds left. Raises Misconfigured, but never because of a record."""
         if self._pacer:
             self._pacer.within(lambda: remaining() - PAGE_SECONDS)
-        reason = _unusable(event)
-        outcome = self._refuse(reason) if reason else self._processor.process(event["Records"], remaining=remaining)
+        windowed = isinstance(event, Mapping) and "window" in event
+        state: dict[str, Any] = {"state": {}} if windowed else {}
+        if windowed and not event.get("Records"):
+            return {**state, "batchItemFailures": []}
+        if reason := _unusable(event):
+            outcome = self._refuse(reason)
+        else:
+            shard = event.get("shardId") or ""
+            outcome = self._processor.process(event["Records"], remaining=remaining, shard=shard)
         if self._observe:
             self._observe(outcome)
         failures = [] if outcome.failed is None else [{"itemIdentifier": outcome.failed}]
-        return {"batchItemFailures": failures}
+        return {**state, "batchItemFailures": failures}
 
     def _refuse(self, reason: str) -> Outcome:
         """Quarantine an event that no stream sent; without a quarantine, the event fails."""
@@ -426,7 +434,6 @@ def _unusable(event: Any) -> str | None:
         return "the event has no list of Records, so it is not from a DynamoDB stream"
     sources = {str(r.get("eventSource", "aws:dynamodb")) for r in records if isinstance(r, Mapping)}
     if sources and "aws:dynamodb" not in sources:
-        return (
-            f"the event comes from {', '.join(sorted(sources))[:100]}, not from a DynamoDB stream. Remove that trigger"
-        )
+        names = ", ".join(sorted(sources))[:100]
+        return f"the event comes from {names}, not from a DynamoDB stream. Remove that trigger"
     return None

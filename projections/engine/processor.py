@@ -128,8 +128,9 @@ class Processor:
             values=values or ValueCounters(),
         )
 
-    def process(self, records: Sequence[Any], *, remaining: Callable[[], float]) -> Outcome:
-        """Apply a batch. `remaining` gives the seconds until the invocation is stopped.
+    def process(self, records: Sequence[Any], *, remaining: Callable[[], float], shard: str = "") -> Outcome:
+        """Apply a batch. `remaining` gives the seconds until the invocation is stopped, `shard` is the ID of the stream's
+        shard, empty if the event source does not send it.
 
         Raises `errors.Misconfigured` if the tables cannot be used at all; nothing else.
         """

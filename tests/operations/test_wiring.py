@@ -105,9 +105,11 @@ class Engine:
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
         self.batches: list[Sequence[Any]] = []
+        self.shards: list[str] = []
 
-    def process(self, records: Sequence[Mapping[str, Any]], *, remaining: Callable[[], float]) -> Outcome:
+    def process(self, records: Sequence[Any], *, remaining: Callable[[], float], shard: str = "") -> Outcome:
         self.batches.append(records)
+        self.shards.append(shard)
         return self.outcome
 
 
@@ -120,8 +122,34 @@ def test_records_reach_the_engine_and_its_failure_reaches_lambda() -> None:
     seen: list[Outcome] = []
     answer = StreamHandler(engine, observe=seen.append).handle({"Records": [RECORD]}, lambda: 60)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "100000000000000000007"}]}
-    assert engine.batches == [[RECORD]]
+    assert (engine.batches, engine.shards) == ([[RECORD]], [""])
     assert seen == [engine.outcome]
+
+
+WINDOW = {
+    "window": {"start": "2026-11-22T17:00:00Z", "end": "2026-11-22T17:15:00Z"},
+    "state": {},
+    "shardId": "shardId-00000001765000000000-f892479b",
+    "eventSourceARN": ARN,
+    "isFinalInvokeForWindow": False,
+    "isWindowTerminatedEarly": False,
+}
+LAST = {**WINDOW, "isFinalInvokeForWindow": True}
+
+
+@pytest.mark.parametrize("event", [WINDOW, LAST, {**LAST, "isWindowTerminatedEarly": True}])
+def test_a_window_passes_its_shard_to_the_engine_and_gets_a_state_beside_failures(event: dict[str, Any]) -> None:
+    engine = Engine(Outcome("7", "throttled", (), {"records": 1}))
+    answer = StreamHandler(engine).handle({"Records": [RECORD], **event}, lambda: 60)
+    assert answer == {"state": {}, "batchItemFailures": [{"itemIdentifier": "7"}]}
+    assert (engine.batches, engine.shards) == ([[RECORD]], [WINDOW["shardId"]])
+
+
+@pytest.mark.parametrize("event", [LAST, {**LAST, "Records": []}, {**LAST, "Records": None}])
+def test_a_window_may_end_without_records(event: dict[str, Any]) -> None:
+    engine = Engine(DONE)
+    assert StreamHandler(engine).handle(event, lambda: 60) == {"state": {}, "batchItemFailures": []}
+    assert engine.batches == []
 
 
 STRANGE = [

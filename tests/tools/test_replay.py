@@ -344,7 +344,7 @@ class Told:
         self.store, self.quarantine = store, quarantine
         return self
 
-    def process(self, records: Sequence[Any], *, remaining: Callable[[], float]) -> Outcome:
+    def process(self, records: Sequence[Any], *, remaining: Callable[[], float], shard: str = "") -> Outcome:
         assert remaining() > 10
         return self.does(self, records) or Outcome(None, None, (), {})
 
