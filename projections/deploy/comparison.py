@@ -170,9 +170,6 @@ def setting_findings(document: Document, mapping: StreamMapping) -> Iterator[Fin
     if "ReportBatchItemFailures" not in str(properties.get("FunctionResponseTypes")):
         reason = "without ReportBatchItemFailures Lambda treats failed records of a batch as processed"
         yield wrong("FunctionResponseTypes", reason, "FunctionResponseTypes: [ReportBatchItemFailures]")
-    if properties.get("TumblingWindowInSeconds"):
-        reason = "with a tumbling window Lambda expects a state in the response, which the function does not return"
-        yield wrong("TumblingWindowInSeconds", reason, "remove it")
     if properties.get("StartingPosition") == "LATEST":
         reason = "LATEST misses records that are written while the mapping is created"
         yield wrong("StartingPosition", reason, "StartingPosition: TRIM_HORIZON", "warning")

@@ -271,23 +271,19 @@ def test_a_ledger_with_another_key() -> None:
 # Streams
 
 
-def test_a_filter_on_images_keeps_removals_back() -> None:
+@pytest.mark.parametrize(
+    ("pattern", "dropped"),
+    [
+        ({"dynamodb": {"NewImage": {"PK": {"S": [{"prefix": ""}]}}}}, "REMOVE, REMOVE by TTL"),
+        ({"eventName": ["INSERT", "MODIFY"]}, "REMOVE, REMOVE by TTL"),
+        ({"userIdentity": {"type": [{"exists": False}]}}, "REMOVE by TTL"),
+    ],
+)
+def test_filters_on_images_event_names_and_identities_drop_records(pattern: Template, dropped: str) -> None:
     template = written(deployment())
-    changes(template)["FilterCriteria"]["Filters"] = [
-        {"Pattern": json.dumps({"dynamodb": {"NewImage": {"PK": {"S": [{"prefix": ""}]}}}})}
-    ]
-    found = wrong(template)
-    assert {code for _, code, _ in found} == {"filters"}
-    assert "these events are dropped: REMOVE, REMOVE by TTL" in found[0][2]
-
-
-def test_filter_on_event_names_or_identity_is_a_finding() -> None:
-    template = written(deployment())
-    filters = changes(template)["FilterCriteria"]["Filters"]
-    filters[:] = [{"Pattern": json.dumps({"eventName": ["INSERT", "MODIFY"]})}]
-    assert "REMOVE" in wrong(template)[0][2]
-    filters[:] = [{"Pattern": json.dumps({"userIdentity": {"type": [{"exists": False}]}})}]
-    assert "these events are dropped: REMOVE by TTL; rules" in wrong(template)[0][2]
+    changes(template)["FilterCriteria"]["Filters"] = [{"Pattern": json.dumps(pattern)}]
+    assert {code for _, code, _ in wrong(template)} == {"filters"}
+    assert f"these events are dropped: {dropped}; rules" in wrong(template)[0][2]
 
 
 @pytest.mark.parametrize(
@@ -313,25 +309,19 @@ def test_without_filters_everything_arrives() -> None:
     assert wrong(template) == []
 
 
-def test_settings_under_which_records_are_lost() -> None:
+@pytest.mark.parametrize(
+    ("setting", "value", "severity"),
+    [
+        ("FunctionResponseTypes", None, "error"),
+        ("StartingPosition", "LATEST", "warning"),
+        ("DestinationConfig", None, "warning"),
+        ("DestinationConfig", {"OnFailure": {"Destination": {"Fn::GetAtt": ["TaskDeadLetters", "Arn"]}}}, "warning"),
+    ],
+)
+def test_settings_under_which_records_are_lost(setting: str, value: Any, severity: str) -> None:
     template = written(deployment())
-    del changes(template)["FunctionResponseTypes"]
-    assert only(template)[:2] == ("error", "delivery")
-    template = written(deployment())
-    changes(template)["StartingPosition"] = "LATEST"
-    assert only(template)[:2] == ("warning", "delivery")
-    template = written(deployment())
-    del changes(template)["DestinationConfig"]
-    assert only(template)[:2] == ("warning", "delivery")
-    template = written(deployment())
-    changes(template)["TumblingWindowInSeconds"] = 30
-    assert only(template)[:2] == ("error", "delivery")
-
-
-def test_a_destination_that_is_a_queue_gets_no_records() -> None:
-    template = written(deployment())
-    changes(template)["DestinationConfig"] = {"OnFailure": {"Destination": {"Fn::GetAtt": ["TaskDeadLetters", "Arn"]}}}
-    assert only(template)[:2] == ("warning", "delivery")
+    changes(template)[setting] = value
+    assert only(template)[:2] == (severity, "delivery")
 
 
 def test_queues_may_have_any_name_and_a_queue_that_is_not_there_is_not_judged() -> None:
@@ -516,16 +506,7 @@ def test_a_template_without_sam_is_read_too() -> None:
     assert "ledger" in unknown[0] + unknown[1]
 
 
-HOSTILE: list[Any] = [
-    None,
-    3,
-    "x",
-    [[]],
-    {"Ref": "Nowhere"},
-    {"Fn::If": ["Never", 1]},
-    {"Fn::Sub": [3]},
-    {"a": [1]},
-]
+HOSTILE: list[Any] = [None, 3, "x", [[]], {"Ref": "Nowhere"}, {"Fn::If": ["Never", 1]}, {"Fn::Sub": [3]}, {"a": [1]}]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
