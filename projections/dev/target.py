@@ -182,7 +182,7 @@ class Followed:
         self.reader = reader
         self.on = True
         self._latest = latest
-        self._stream = Stream.follow(reader.arn)
+        self._stream = Stream(reader.arn, shards=0)
         self._mapping = EventSourceMapping(self._stream, on_failure=on_failure)
         self._known: set[str] = set()
         self._open: dict[str, Shard] = {}
@@ -198,8 +198,7 @@ class Followed:
             if not (skipped and listed.closed):
                 self.reader.begin(listed.id, latest=skipped)
                 shard = Shard(listed.id, parent=listed.parent)
-                self._stream.adopt(shard)
-                self._open[listed.id] = shard
+                self._stream.shards[listed.id] = self._open[listed.id] = shard
             self._known.add(listed.id)
 
     @property

@@ -66,29 +66,15 @@ class Shard:
 class Stream:
     """The records of a stream, ordered within a shard. A closed shard is read before its children.
 
-    Shards are split (or rolled over, as DynamoDB does every few hours) on request.
+    Shards are split (or rolled over, as DynamoDB does every few hours) on request. A copy of a stream that exists elsewhere
+    has no `shards` at first: its reader adds shards and records.
     """
 
     def __init__(self, arn: str, *, shards: int = 1) -> None:
-        if shards < 1:
-            raise ValueError("a stream has at least one shard")
         self.arn = arn
         self.shards: dict[str, Shard] = {}
         for number in range(shards):
             self._open(HASHES * number // shards, HASHES * (number + 1) // shards, None)
-
-    @classmethod
-    def follow(cls, arn: str) -> Stream:
-        """Return a copy of a stream that exists elsewhere: its reader adds shards (`adopt`) and records."""
-        stream = cls(arn)
-        stream.shards.clear()
-        return stream
-
-    def adopt(self, shard: Shard) -> None:
-        """Add a shard of a stream that exists elsewhere."""
-        if shard.id in self.shards:
-            raise ValueError(f"{shard.id} is known already")
-        self.shards[shard.id] = shard
 
     def append(self, record: Record) -> Shard:
         """Append a record to the open shard of its item. The order of calls is the order of the stream."""
@@ -116,17 +102,31 @@ class Stream:
         return shard
 
 
+_WINDOW = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:01:00Z"}
+"""The times of every window: nothing depends on them."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """The records of one delivery. `attempt` begins with 1, and again after partial progress."""
+    """The records of one delivery. `attempt` begins with 1, and again after partial progress.
+
+    With `window`, it is of a tumbling window, perhaps its `final` event, which may come `early`, and may have no records.
+    """
 
     shard: str
     records: tuple[Record, ...]
     attempt: int = 1
+    window: bool = False
+    final: bool = False
+    early: bool = False
 
     def event(self) -> dict[str, Any]:
-        """Return the event for the function. Like Lambda's, it has no shard ID."""
-        return {"Records": list(self.records)}
+        """Return the event for the function. Like Lambda's, it has the shard's ID only in a tumbling window."""
+        event: dict[str, Any] = {"Records": list(self.records)}
+        if self.window:
+            event |= {"window": _WINDOW, "state": {}, "shardId": self.shard}
+            event |= {"isFinalInvokeForWindow": self.final, "isWindowTerminatedEarly": self.early}
+        return event
 
 
 def _first_failed(batch: Batch, response: Any) -> int:
@@ -137,15 +137,9 @@ def _first_failed(batch: Batch, response: Any) -> int:
     that is empty, of no record of this batch, or under another key, the whole batch has failed.
     """
     everything = len(batch.records)
-    if response is None or response == {}:
-        return everything
-    if not isinstance(response, Mapping):
+    if not isinstance(response, Mapping | None):
         return 0
-    if "batchItemFailures" not in response:
-        return everything
-    failures = response["batchItemFailures"]
-    if failures is None or failures == []:
-        return everything
+    failures = (response or {}).get("batchItemFailures") or []
     if not isinstance(failures, list):
         return 0
     places = {str(sequence_number(record)): place for place, record in reversed(list(enumerate(batch.records)))}
@@ -158,11 +152,6 @@ def _first_failed(batch: Batch, response: Any) -> int:
     return lowest
 
 
-def _steadily(question: str, courses: int) -> int:
-    """Choose the usual behaviour: full batches, exact retries, no needless redelivery."""
-    return 0
-
-
 @dataclass
 class _Work:
     """The places of records that are delivered together until they succeed or are discarded."""
@@ -173,27 +162,31 @@ class _Work:
 
 @dataclass
 class _Reader:
-    """The progress in one shard: the next place, what to retry first, and the batch in progress."""
+    """The progress in one shard: the next place, what to retry first, the batch in progress; whether a window is `open`."""
 
     position: int = 0
     retries: deque[_Work] = field(default_factory=deque)
     flying: Batch | None = None
     work: _Work | None = None
     redelivered: bool = False
+    open: bool = False
 
     @property
     def low(self) -> int:
         """The first place that is not done."""
         waiting = [*self.retries, *([self.work] if self.work else [])]
-        return min([self.position, *(work.places[0] for work in waiting)])
+        return min([self.position, *(work.places[0] for work in waiting if work.places)])
 
 
 class EventSourceMapping:
     """An event source mapping. Between `next_batch` and `finish` a shard is busy; different shards may overlap.
 
     `max_retries` -1 retries as long as a batch fails. `choose(question, n)` returns one of n possible behaviours, 0 … n - 1;
-    0 is the usual one. `on_failure` gets the records that are not delivered again, and the error of the last invocation,
-    None if that returned failures.
+    0 is the usual one: full batches, exact retries, no needless redelivery. `on_failure` gets the records that are not
+    delivered again, and the error of the last invocation, None if that returned failures.
+
+    With `window`, it has a tumbling window, and no BisectBatchOnFunctionError. This may be changed at any time. A window
+    ends with its shard, or earlier.
     """
 
     def __init__(
@@ -202,12 +195,14 @@ class EventSourceMapping:
         *,
         batch_size: int = 100,
         max_retries: int = -1,
-        choose: Callable[[str, int], int] = _steadily,
+        window: bool = False,
+        choose: Callable[[str, int], int] = lambda question, courses: 0,
         on_failure: Callable[[tuple[Record, ...], BaseException | None], None] | None = None,
     ) -> None:
         self.stream = stream
         self.batch_size = batch_size
         self.max_retries = max_retries
+        self.window = window
         self.choose = choose
         self._on_failure = on_failure
         self._readers: dict[str, _Reader] = {}
@@ -230,14 +225,15 @@ class EventSourceMapping:
         reader, shard = self._reader(shard_id), self.stream.shards[shard_id]
         if reader.retries:
             work = reader.retries.popleft()
-            if not reader.retries and self.choose("append newer records to a retry", 2):
+            if work.places and not reader.retries and self.choose("append newer records to a retry", 2):
                 self._fill(work, shard, reader)
         else:
             work = _Work([])
             self._fill(work, shard, reader)
         reader.work = work
         records = tuple(shard.records[place] for place in work.places)
-        reader.flying = Batch(shard_id, records, work.failures + 1)
+        end = self.choose("end the window with these records, or early", 3) if self.window and records else not records
+        reader.flying = Batch(shard_id, records, work.failures + 1, self.window, end > 0, end == 2)
         return reader.flying
 
     def finish(self, batch: Batch, response: Any = None, error: BaseException | None = None) -> None:
@@ -246,9 +242,13 @@ class EventSourceMapping:
         if reader.flying is not batch or reader.work is None:
             raise ValueError("this batch is not in flight")
         work, reader.flying, reader.work = reader.work, None, None
-        failed = _first_failed(batch, response) if error is None else 0
-        if failed == len(work.places):
-            again = not reader.redelivered and self.choose("deliver a batch again that succeeded", 2)
+        answered = error is None and (not batch.window or (isinstance(response, Mapping) and "state" in response))
+        failed = _first_failed(batch, response) if answered else 0
+        if answered and failed == len(work.places):
+            reader.open = self.window and not batch.final
+            if reader.open and self.choose("end the window without records", 2):
+                reader.retries.append(_Work([]))
+            again = work.places and not reader.redelivered and self.choose("deliver a batch again that succeeded", 2)
             reader.redelivered = bool(again)
             if again:
                 reader.retries.appendleft(_Work(work.places))
@@ -305,7 +305,7 @@ class EventSourceMapping:
 
     @staticmethod
     def _has_more(shard: Shard, reader: _Reader) -> bool:
-        return bool(reader.retries) or reader.position < len(shard.records)
+        return bool(reader.retries) or reader.position < len(shard.records) or (reader.open and shard.closed)
 
     def _fill(self, work: _Work, shard: Shard, reader: _Reader) -> None:
         """Add the next records, up to the batch size or to the records that exist already.
@@ -336,14 +336,19 @@ class EventSourceMapping:
         """Retry a batch of which no record succeeded. Splitting does not count as a retry.
 
         AWS does not document what Lambda does with bisect if the answer names the first record ("cut at that number" leaves
-        all records): halving the batch and retrying the whole are both possible.
+        all records): halving the batch and retrying the whole are both possible. Nor that a retry in a window has the same
+        records: it may have fewer.
         """
         reader.redelivered = False
-        count = len(work.places)
-        if count > 1 and not (error is None and self.choose("retry whole what failed at its first record", 2)):
-            middle = (count + 1) // 2
-            for half in (work.places[middle:], work.places[:middle]):
-                reader.retries.appendleft(_Work(half, work.failures))
+        count = first = len(work.places)
+        reader.open = reader.open and count > 0
+        if self.window:
+            first -= self.choose("records left for a later retry", count) if count > 1 else 0
+        elif count > 1 and not (error is None and self.choose("retry whole what failed at its first record", 2)):
+            first = (count + 1) // 2
+        if first < count:
+            for part in (work.places[first:], work.places[:first]):
+                reader.retries.appendleft(_Work(part, work.failures))
             return
         work.failures += 1
         if self.max_retries < 0 or work.failures <= self.max_retries:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from projections.engine.records import is_value
@@ -118,11 +118,7 @@ class Application:
         name = self.table(table, what)
         image = _image(item, what)
         key_of(self._program, name, image, what)
-        for store in self._stores:
-            try:
-                store.put(name, image)
-            except InvalidRequest as error:
-                raise UsageError(f"{what}: {error}") from None
+        self._write(what, lambda store: store.put(name, image))
 
     def update(
         self,
@@ -144,20 +140,16 @@ class Application:
             remove=remove,
             add=_image(add or {}, "update: add"),
         )
-        for store in self._stores:
-            try:
-                store.write(update)
-            except InvalidRequest as error:
-                raise UsageError(f"update {self.name(update.key)}: {error}") from None
+        self._write(f"update {self.name(update.key)}", lambda store: store.write(update))
 
     def delete(self, key: Key, table: str | None = None) -> None:
         item_key = key_of(self._program, self.table(table, "delete"), key, "delete")
-        self._remove("delete", item_key, by_ttl=False)
+        self._write(f"delete {self.name(item_key)}", lambda store: store.remove(item_key))
 
     def expire(self, key: Key, table: str | None = None) -> None:
         item_key = key_of(self._program, self.table(table, "expire"), key, "expire")
         self.require(item_key, "expire")
-        self._remove("expire", item_key, by_ttl=True)
+        self._write(f"expire {self.name(item_key)}", lambda store: store.remove(item_key, by_ttl=True))
 
     def require(self, key: ItemKey, what: str) -> None:
         """Raise UsageError if an item does not exist."""
@@ -183,12 +175,12 @@ class Application:
         """Return a key as text, with its table if there are several."""
         return key_words(key, several=len(self._program.tables) > 1)
 
-    def _remove(self, what: str, key: ItemKey, *, by_ttl: bool) -> None:
+    def _write(self, what: str, write: Callable[[MemoryStore], object]) -> None:
         for store in self._stores:
             try:
-                store.remove(key, by_ttl)
+                write(store)
             except InvalidRequest as error:
-                raise UsageError(f"{what} {self.name(key)}: {error}") from None
+                raise UsageError(f"{what}: {error}") from None
 
 
 def _image(item: object, what: str) -> Image:

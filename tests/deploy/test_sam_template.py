@@ -1,4 +1,4 @@
-"""The template is free of warnings, and agrees with the rules it is made for."""
+"""The template is free of warnings, and has the settings that its parts need."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from itertools import product
 from typing import Any
 
 import pytest
@@ -17,9 +16,7 @@ from sam_cli import AWS, SAM, TEMPLATE
 
 from projections.deploy.cloudformation import read_template
 from projections.engine.registry import REGISTRY
-from projections.language.compiling import into_of
 from projections.language.loader import load
-from projections.language.program import Program
 from projections.operations.audit import AUDIT
 
 
@@ -207,7 +204,10 @@ def test_the_dashboard_is_json_once_its_names_are_in() -> None:
     body = json.loads(resources()["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"][0])
     assert len(body["widgets"]) == 14
     (log,) = (one["properties"]["query"] for one in body["widgets"] if one["type"] == "log")
-    assert re.findall(r"sum\(`writes\.(.+?)`\)", log) == ["(entry)", *rules()["projections"]]
+    assert re.findall(r"sum\(`writes\.(.+?)`\)", log) == [
+        "(entry)",
+        *load(ROOT / "projections/rules/social.yaml").document()["projections"],
+    ]
     (duration,) = (one["properties"] for one in body["widgets"] if "annotations" in one["properties"])
     (limit,) = duration["annotations"]["horizontal"]
     assert limit["value"] == 1000 * parsed()["Globals"]["Function"]["Timeout"]
@@ -226,45 +226,3 @@ def test_an_audit_that_does_not_run_raises_an_alarm_unless_it_is_off() -> None:
     assert alarm["Condition"] == "IsAudited"
     assert (properties["MetricName"], properties["TreatMissingData"]) == ("audited", "breaching")
     assert properties["Period"] * properties["EvaluationPeriods"] == 24 * 3600, "CloudWatch allows no more than a day"
-
-
-# What must agree with the rules.
-
-
-def rules() -> Mapping[str, Any]:
-    return load(ROOT / "projections/rules/social.yaml").document()
-
-
-def test_the_table_has_the_keys_indexes_and_ttl_that_the_rules_name() -> None:
-    table = resources()["ApplicationTable"]["Properties"]
-    types = {definition["AttributeName"]: definition["AttributeType"] for definition in table["AttributeDefinitions"]}
-
-    def named(schema: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:
-        return [(element["AttributeName"], types[element["AttributeName"]]) for element in schema]
-
-    (wanted,) = Program.from_document(rules()).tables.values()
-    assert named(table["KeySchema"]) == [wanted.partition, wanted.sort]
-    assert table["TimeToLiveSpecification"]["AttributeName"] == wanted.ttl
-    indexes = {index["IndexName"]: named(index["KeySchema"]) for index in table["GlobalSecondaryIndexes"]}
-    assert indexes == {name: [*partition, *sort] for name, (partition, sort) in wanted.indexes.items()}
-
-
-def test_the_filters_let_through_every_entity_of_the_rules_and_nothing_else() -> None:
-    """By key prefix: what a template begins with, or all of it where it has no variables."""
-    document = rules()
-    used = {name for rule in document["projections"].values() for name in (*rule["from"], into_of(rule))}
-    wanted = {tuple(_pattern(document["entities"][name]["key"][part]) for part in ("PK", "SK")) for name in used}
-    events = resources()["StreamFunction"]["Properties"]["Events"]["Changes"]["Properties"]
-    filters = [json.loads(one["Pattern"])["dynamodb"]["Keys"] for one in events["FilterCriteria"]["Filters"]]
-    found = {
-        (json.dumps(partition), json.dumps(sort))
-        for keys in filters
-        for partition, sort in product(keys["PK"]["S"], keys["SK"]["S"])
-    }
-    assert found == wanted
-    assert len(filters) <= 5
-
-
-def _pattern(template: str) -> str:
-    literal, variable, _ = template.partition("{")
-    return json.dumps({"prefix": literal} if variable else literal)

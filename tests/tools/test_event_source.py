@@ -22,15 +22,19 @@ def streamed(count: int, **options: Any) -> Stream:
 
 
 class Function:
-    """Remembers its deliveries; answers with whatever `answers` holds for their turn, then with success."""
+    """Remembers its events; answers with whatever `answers` holds for their turn, then with success."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.seen: list[list[int]] = []
+        self.events: list[dict[str, Any]] = []
+
+    @property
+    def seen(self) -> list[list[int]]:
+        return [numbers(event) for event in self.events]
 
     def __call__(self, event: dict[str, Any]) -> Any:
-        self.seen.append(numbers(event))
-        answer = self.answers.pop(0) if self.answers else None
+        self.events.append(event)
+        answer = self.answers.pop(0) if self.answers else {"state": {}}
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -42,7 +46,7 @@ def whole(question: str, courses: int) -> int:
 
 
 def failing(*identifiers: Any) -> dict[str, Any]:
-    return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in identifiers]}
+    return {"state": {}, "batchItemFailures": [{"itemIdentifier": identifier} for identifier in identifiers]}
 
 
 def test_batches_are_cut_by_size_and_delivered_in_order() -> None:
@@ -170,6 +174,33 @@ def test_rewinding_delivers_a_suffix_again_and_leaves_the_batch_in_flight_behind
         mapping.finish(overtaken)
 
 
+def test_windows_name_the_shard_need_a_state_and_end_with_their_shard_before_its_children_begin() -> None:
+    stream, function = streamed(3), Function({"batchItemFailures": []}, failing("2"))
+    (shard,) = stream.shards
+    mapping = EventSourceMapping(stream, batch_size=2, window=True)
+    mapping.run_until_idle(function)
+    assert function.seen == [[1, 2], [1, 2], [2], [3]]
+    assert {event["shardId"] for event in function.events} == {shard}
+    (child,) = stream.split(shard, into=1)
+    stream.append(record(4))
+    mapping.run_until_idle(function)
+    ends = [(event["shardId"], event["isFinalInvokeForWindow"], numbers(event)) for event in function.events[3:]]
+    assert ends == [(shard, False, [3]), (shard, True, []), (child.id, False, [4])]
+    mapping.window = False  # as on an emulator without windows, or after a change of the mapping
+    mapping.rewind(child.id)
+    mapping.run_until_idle(function)
+    assert function.events[-1] == {"Records": [record(4)]}
+
+
+def test_failed_batch_of_a_window_is_retried_whole_or_its_beginning_first_and_a_window_may_end_early() -> None:
+    courses = {"records left for a later retry": 2, "end the window with these records, or early": 2}
+    for choose in (lambda question, n: 0, lambda question, n: courses.get(question, 0)):
+        function = Function(RuntimeError("timeout"))
+        EventSourceMapping(streamed(3), window=True, choose=choose).run_until_idle(function)
+        assert function.seen[1:] in ([[1, 2, 3]], [[1], [2, 3]])
+        assert {event["isWindowTerminatedEarly"] for event in function.events} == {len(function.seen) == 3}
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_whatever_is_chosen_every_record_is_delivered_and_each_items_order_holds(data: st.DataObject) -> None:
@@ -178,6 +209,7 @@ def test_whatever_is_chosen_every_record_is_delivered_and_each_items_order_holds
     mapping = EventSourceMapping(
         stream,
         batch_size=data.draw(st.integers(1, 4)),
+        window=data.draw(st.booleans()),
         choose=lambda question, n: data.draw(st.integers(0, n - 1)),
     )
     done: dict[str, list[int]] = defaultdict(list)
@@ -196,12 +228,13 @@ def test_whatever_is_chosen_every_record_is_delivered_and_each_items_order_holds
             failed = data.draw(st.integers(0, len(batch.records)))
             deliver(batch.records[:failed], done)
             if failed == len(batch.records):
-                mapping.finish(batch)
+                mapping.finish(batch, {"state": {}})
             else:
                 mapping.finish(batch, failing(batch.records[failed]["dynamodb"]["SequenceNumber"]))
 
-    def function(event: dict[str, Any]) -> None:
+    def function(event: dict[str, Any]) -> dict[str, Any]:
         deliver(event["Records"], done)
+        return {"state": {}}
 
     mapping.run_until_idle(function)
     assert sorted({n for ns in done.values() for n in ns}) == list(range(1, number + 1))

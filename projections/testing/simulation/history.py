@@ -282,7 +282,7 @@ class History:
         numbers = ", ".join(map(short_number, batch.records))
         if self._faults.discards_batch():
             self._trace.note(f"the batch {numbers} is discarded")
-            mapping.finish(batch, {"batchItemFailures": []})
+            mapping.finish(batch, {"state": {}, "batchItemFailures": []})
             self._operators.discard(batch)
             return True
         invocation, work = self._deployment.deliver(batch, partial(_finish, mapping, batch))
