@@ -87,6 +87,10 @@ class StoreApart:
         found: list[StoreError | None] = self._ask("write_each", writes)
         return found
 
+    def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
+        found: list[Image | StoreError] = self._ask("update_each", writes)
+        return found
+
     def fill(self, table: str, images: Iterable[Image]) -> None:
         """Stores items that were always there."""
         for image in images:

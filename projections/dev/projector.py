@@ -139,6 +139,11 @@ class WatchedStore(WrappedStore):
         self._record([write for write, answer in zip(writes, answers, strict=True) if answer is None])
         return answers
 
+    def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
+        answers = self._store.update_each(writes)
+        self._record([write for write, answer in zip(writes, answers, strict=True) if not isinstance(answer, StoreError)])
+        return answers
+
     def _record(self, writes: Sequence[Write]) -> None:
         with self._lock:
             for write in writes:

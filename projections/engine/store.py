@@ -272,6 +272,15 @@ class Store(Protocol):
         ...
 
 
+    def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
+        """Make each update on its own, in as few requests as possible, and return each item as it is after it.
+
+        No item may occur twice. An update creates its item, as `write` does. The answers are position by position: the item,
+        or ConditionFailed with the item as it was, InvalidRequest or Transient (done or not).
+        """
+        ...
+
+
 def answer_to(write: Callable[[Update], object], update: Update) -> StoreError | None:
     """Make one update, and return its answer as `Store.write_each` has it."""
     try:
@@ -284,7 +293,7 @@ def answer_to(write: Callable[[Update], object], update: Update) -> StoreError |
 
 
 class WrappedStore:
-    """Passes reads on to a store. Subclasses define the writes."""
+    """Passes reads on to a store. Subclasses define the writes, and `update_each` where an observer has to see it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -303,3 +312,6 @@ class WrappedStore:
 
     def scan(self, table: str, **options: Any) -> Page:
         return self._store.scan(table, **options)
+
+    def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
+        return self._store.update_each(writes)

@@ -131,7 +131,8 @@ class Compiled:
             case "copy":
                 return self._copy(common, action)
             case "aggregate":
-                return AggregateRule(**common, measures=_measures(action["set"]), shards=action["shards"])
+                lanes = action.get("ledger") == "lanes"
+                return AggregateRule(**common, measures=_measures(action["set"]), shards=action["shards"], lanes=lanes)
             case "top":
                 return PickRule(**common, **_pick(action), limit=action["limit"], list_name=action["as"])
             case "latest":

@@ -13,6 +13,8 @@ from projections.language.syntax import LanguageError, LanguageErrors, nearest, 
 
 ROUNDED = ("sum", "avg")
 """Functions whose result may be rounded when it is published."""
+ADDED = ("count", *ROUNDED)
+"""Functions that need nothing but totals."""
 EXTREMES = ("min", "max")
 PICKED = ("first", "last")
 """Functions that show a value of one item, by an order."""

@@ -241,7 +241,8 @@ class Program:
 
         It depends only on the item and the rules. If all contributions together exceed the limit of an entry, those of
         published rules come first, earlier ones in the file before others, then those of newer versions before older ones;
-        a rule whose contributions exceed the rest contributes nothing.
+        a rule whose contributions exceed the rest contributes nothing. Those of `lanes` have a limit of their own: what an
+        item contributed before is known from its old image only, and so must not depend on other rules.
         """
         if item is None:
             return NOTHING
@@ -263,10 +264,13 @@ class Program:
                 payloads[rule.name, target, member] = payload
         if item.entity.name in self._may_contribute_much:
             most = sum(bytes_at_most(targets, name) for name, targets in contributions.items())
-            if most > ENTRY_BYTES:
+            if most > _LANES_BYTES:
                 held = [name for name in contributions if self.rules[name].held]
                 order = [*(name for name in contributions if name not in held), *reversed(held)]
-                refused = dict(_beyond_an_entry({name: contributions[name] for name in order}))
+                in_entries = {name: contributions[name] for name in order if name not in self.lanes}
+                refused = dict(_beyond(in_entries, ENTRY_BYTES))
+                for name in contributions.keys() & self.lanes.keys():
+                    refused.update(_beyond({name: contributions[name]}, _LANES_BYTES))
                 contributions = {name: some for name, some in contributions.items() if name not in refused}
                 payloads = {place: payload for place, payload in payloads.items() if place[0] not in refused}
                 problems.extend(refused.items())
@@ -278,7 +282,7 @@ class Program:
         return frozenset(
             entity
             for entity, rules in self.ledger_rules.items()
-            if any(rule.each is not None for rule in rules) or sum(rule.most_of_one for rule in rules) > ENTRY_BYTES
+            if any(rule.each is not None for rule in rules) or sum(rule.most_of_one for rule in rules) > _LANES_BYTES
         )
 
     @cached_property
@@ -303,6 +307,11 @@ class Program:
     def recorded(self) -> Mapping[str, LedgerRule]:
         """By name: the rules that contribute to groups in the ledger."""
         return {name: rule for name, rule in self.rules.items() if isinstance(rule, LedgerRule)}
+
+    @cached_property
+    def lanes(self) -> Mapping[str, AggregateRule]:
+        """By name: the rules whose groups are counted by the shards of the stream."""
+        return {name: rule for name, rule in self.recorded.items() if isinstance(rule, AggregateRule) and rule.lanes}
 
     @cached_property
     def published(self) -> Mapping[str, Rule]:
@@ -516,17 +525,20 @@ def _only(held: Contributed, is_alike: Callable[[str], bool]) -> Contributed:
     return only
 
 
-def _beyond_an_entry(contributions: Contributions) -> Iterator[tuple[str, str]]:
-    """Yield the rules whose contributions exceed the limit of an entry, each with the reason."""
-    left = ENTRY_BYTES
+_LANES_BYTES = ENTRY_BYTES // 4
+
+
+def _beyond(contributions: Contributions, most: int) -> Iterator[tuple[str, str]]:
+    """Yield the rules whose contributions exceed a limit in bytes, each with the reason."""
+    left = most
     for name, targets in contributions.items():
         size = contributed_bytes(name, targets)
         if size <= left:
             left -= size
             continue
-        before = f", of which other rules, or versions of them, leave {left:,}" if left < ENTRY_BYTES else ""
+        before = f", of which other rules, or versions of them, leave {left:,}" if left < most else ""
         yield (
             name,
             f"contributions to {len(targets):,} targets take {size:,} bytes; the limit of one item is "
-            f"{ENTRY_BYTES:,} bytes{before}: divide the item into several, or exclude some of its elements with a `where`",
+            f"{most:,} bytes{before}: divide the item into several, or exclude some of its elements with a `where`",
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -541,9 +541,22 @@ class AggregateRule(LedgerRule):
 
     measures: tuple[Measure, ...]
     shards: int
+    lanes: bool = field(default=False, kw_only=True)
+    """Whether its groups are counted by the shards of the stream (`engine.lanes`)."""
 
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(measure.name for measure in self.measures)
+
+    @property
+    def slots(self) -> list[str]:
+        """Return the slots of totals in which a contribution may have an amount; `n` is always among them."""
+        slots = ["n"]
+        for measure in self.measures:
+            if measure.function != "count" or measure.where is not None:
+                slots.append("=" + measure.slot)
+            if measure.function == "avg":
+                slots.append("#" + measure.slot)
+        return slots
 
     def shards_of(self, target: str) -> int:
         return self.shards

@@ -291,6 +291,47 @@ class DynamoDBStore:
             return [error if answer is unanswered else answer for answer in answers]
         return answers
 
+    def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
+        """Make each update: in statements, and those alone that a statement cannot make, such as one that creates its item."""
+        answers: dict[int, Image | StoreError] = {}
+        if len(writes) > 1 and self._supports_statements(writes[0].key.table):
+            for start in range(0, len(writes), BATCH_STATEMENTS):
+                answers.update(self._execute_returning(writes, range(start, min(start + BATCH_STATEMENTS, len(writes)))))
+        for place, write in enumerate(writes):
+            if place not in answers:
+                answers[place] = self._update_returning(write)
+        return [answers[place] for place in range(len(writes))]
+
+    def _execute_returning(self, writes: Sequence[Update], places: Sequence[int]) -> dict[int, Image | StoreError]:
+        """Execute a batch. Return the answers by position, without those that must be asked for by UpdateItem.
+
+        A failed statement does not show whether there was an item.
+        """
+        sent = {place: self._requests.statement_json(writes[place], returning=True) for place in places}
+        statements = {place: statement for place, statement in sent.items() if statement is not None}
+        if len(statements) < 2:
+            return {}
+        for place in statements:
+            self._wrote(writes[place], 1)
+        try:
+            found = self._statements_answers(list(statements.values()), {writes[places[0]].key.table})
+        except Transient as error:
+            return dict.fromkeys(statements, error)
+        answers: dict[int, Image | StoreError] = {}
+        for place, answer in zip(statements, found, strict=True):
+            if not isinstance(answer, ConditionFailed | InvalidRequest):
+                answers[place] = answer if answer is not None else Transient("the answer has no item")
+        return answers
+
+    def _update_returning(self, write: Update) -> Image | StoreError:
+        self._wrote(write, 1)
+        try:
+            answer = self._call("UpdateItem", **self._requests.action(write), ReturnValues="ALL_NEW")
+        except (ConditionFailed, InvalidRequest, Transient) as error:
+            return error.with_traceback(None)
+        image: Image = from_boto(answer["Attributes"])
+        return image
+
     def _statement_batches(self, writes: Sequence[Update], places: Sequence[int]) -> Iterator[dict[int, bytes]]:
         """Yield batches of statements by the positions of their writes; a statement is empty if it must be an UpdateItem."""
         batch: dict[int, bytes] = {}
@@ -327,6 +368,12 @@ class DynamoDBStore:
             answers[place] = self._answer(writes[place])
 
     def _statements_answer(self, statements: Sequence[bytes], tables: Collection[str]) -> list[StoreError | None]:
+        answers = self._statements_answers(statements, tables)
+        return [answer if isinstance(answer, StoreError) else None for answer in answers]
+
+    def _statements_answers(
+        self, statements: Sequence[bytes], tables: Collection[str]
+    ) -> list[Image | StoreError | None]:
         names = ", ".join(sorted(map(self._requests.name, tables)))
         capacity = b',"ReturnConsumedCapacity":"TOTAL"' if self._meter is not None else b""
         body = b'{"Statements":[' + b",".join(statements) + b"]" + capacity + b"}"
@@ -334,13 +381,14 @@ class DynamoDBStore:
             answer = self._call("BatchExecuteStatement", names, len(statements), Statements=[], **{BODY: body})
         except InvalidRequest as error:  # DynamoDB refuses the whole call for one bad value, and does not report which
             return [error] * len(statements)
-        errors = [of_statement(each["Error"], names) if "Error" in each else None for each in answer["Responses"]]
+        answers: list[Image | StoreError | None] = []
         for each in answer["Responses"]:
             self._note(throttling(each, names))
-        for problem in errors:
+            problem = of_statement(each["Error"], names) if "Error" in each else None
             if isinstance(problem, Misconfigured):
                 raise problem
-        return errors
+            answers.append(problem or (from_boto(each["Item"]) if each.get("Item") else None))
+        return answers
 
     def _answer(self, write: Update) -> StoreError | None:
         try:

@@ -165,6 +165,19 @@ class MemoryStore:
             require_items(self.schema(write.key.table), write)
         return [answer_to(self.write, write) for write in writes]
 
+    def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
+        return [self._updated(write) for write in writes]
+
+    def _updated(self, write: Update) -> Image | StoreError:
+        with self._lock:
+            try:
+                self.write(write)
+            except (ConditionFailed, InvalidRequest) as error:
+                return error.with_traceback(None)
+            image = self.get(write.key)
+            assert image is not None
+            return image
+
     def _judge(self, writes: Sequence[Write]) -> list[tuple[_Table, ItemKey, _Stored | None, _Stored | None]]:
         """Return which item each write of a transaction replaces, and its new version. Stores nothing."""
         if not 1 <= len(writes) <= TRANSACTION_ACTIONS:

@@ -46,18 +46,21 @@ def _requires(condition: Condition | None, term: Exists) -> bool:
     return condition == term
 
 
-def statement(table: str, schema: Schema, update: Update) -> str | None:
-    """Return the text of an update on the table of this name; None if PartiQL cannot express it."""
-    if update.add or update.discard or not (update.set or update.remove):
+def statement(table: str, schema: Schema, update: Update, returning: bool = False) -> str | None:
+    """Return the text of an update on the table of this name; None if PartiQL cannot express it.
+
+    With `returning`, it returns the item after it, and may add to numbers that the item has.
+    """
+    if update.discard or not (update.set or update.remove or update.add) or (update.add and not returning):
         return None
-    return _compile(
-        table, schema.key_attributes, tuple(update.set), tuple(update.remove), _needed_shape(update.condition, schema)
-    )
+    shape = _needed_shape(update.condition, schema)
+    names = tuple(update.set), tuple(update.add), tuple(update.remove)
+    return _compile(table, schema.key_attributes, *names, shape, returning)
 
 
 def parameters(schema: Schema, update: Update) -> list[Value]:
     """Return the values of a statement's question marks."""
-    values = [*update.set.values(), *schema.wire(update.key).values()]
+    values = [*update.set.values(), *update.add.values(), *schema.wire(update.key).values()]
     if update.condition is not None:
         values += [value for value, _ in operands(update.condition)]
     return values
@@ -72,11 +75,19 @@ def _needed_shape(condition: Condition | None, schema: Schema) -> Shape:
 
 @lru_cache(maxsize=4096)
 def _compile(
-    table: str, key: tuple[str, ...], set_: tuple[str, ...], remove: tuple[str, ...], terms: Shape
+    table: str,
+    key: tuple[str, ...],
+    set_: tuple[str, ...],
+    add: tuple[str, ...],
+    remove: tuple[str, ...],
+    terms: Shape,
+    returning: bool,
 ) -> str | None:
-    changes = [f"SET {_name(name)}=?" for name in set_] + [f"REMOVE {_name(name)}" for name in remove]
+    changes = [f"SET {_name(name)}=?" for name in set_] + [f"SET {_name(name)}={_name(name)}+?" for name in add]
+    changes += [f"REMOVE {_name(name)}" for name in remove]
     where = [f"{_name(name)}=?" for name in key] + [_condition(term) for term in terms]
-    text = f"UPDATE {_name(table)} {' '.join(changes)} WHERE {' AND '.join(where)}"
+    answer = " RETURNING ALL NEW *" if returning else ""
+    text = f"UPDATE {_name(table)} {' '.join(changes)} WHERE {' AND '.join(where)}{answer}"
     return text if len(text.encode("utf-8", "surrogatepass")) <= STATEMENT_BYTES else None
 
 
@@ -197,11 +208,11 @@ class Requests:
             request["ExpressionAttributeValues"] = sent
         return request
 
-    def statement_json(self, update: Update) -> bytes | None:
+    def statement_json(self, update: Update, returning: bool = False) -> bytes | None:
         """Return one statement of a batch as DynamoDB's JSON; None if it must be an UpdateItem."""
         table = update.key.table
         schema = self.schema(table)
-        text = statement(self.name(table), schema, update)
+        text = statement(self.name(table), schema, update, returning)
         if text is None:
             return None
         sent = ",".join(map(value_json, parameters(schema, update)))

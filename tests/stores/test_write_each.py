@@ -62,6 +62,35 @@ def items(store: Store, p: str, *sorts: str, **more: Value) -> list[ItemKey]:
 # Contract
 
 
+def test_updates_return_the_item_after_them_or_as_it_was(store: Store, p: str) -> None:
+    """Whether there was an item, and all that is added to, or not: a lane's update of a group (`engine.lanes`)."""
+    there, bare, passed, full, absent = (key(p, sort) for sort in "abcde")
+    for at, image in {
+        there: {"n": n("1"), "l": n("4")},
+        bare: {"l": n("4")},
+        passed: {"n": n("1"), "l": n("9")},
+        full: {"n": n("9" * 38), "l": n("4")},
+    }.items():
+        store.write(Update(at, set=image))
+    behind = AnyOf((Missing(("l",)), Below(("l",), n("5"))))
+    writes = [
+        Update(at, set={"l": n("7")}, add={"n": n("2")}, condition=behind) for at in (there, bare, passed, full, absent)
+    ]
+    answers = store.update_each(writes)
+    first, second, failed, refused, created = answers
+    for image, total in ((first, "3"), (second, "2"), (created, "2")):
+        assert isinstance(image, dict)
+        assert (image["n"], image["l"]) == (n(total), n("7"))
+    assert isinstance(failed, ConditionFailed)
+    assert failed.item is not None
+    assert failed.item["l"] == n("9")
+    assert isinstance(refused, InvalidRequest)
+    again = store.update_each(writes[:1])[0]
+    assert isinstance(again, ConditionFailed)
+    assert again.item is not None
+    assert again.item["n"] == n("3")
+
+
 @each(condition=TRUE)
 def test_an_update_among_others_is_made_if_its_condition_holds(store: Store, p: str, condition: Condition) -> None:
     store.write(Update(key(p), set=ITEM))

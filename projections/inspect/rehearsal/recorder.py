@@ -178,6 +178,31 @@ class RecordingStore(WrappedStore):
                 self._note("UpdateItem" if len(batch) == 1 else "BatchExecuteStatement", actions=tuple(actions))
         return answers
 
+    def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
+        """In batches of 25. Those that fail, or create their item, are made again alone."""
+        answers: list[Image | StoreError] = []
+        for start in range(0, len(writes), BATCH_STATEMENTS):
+            batch = writes[start : start + BATCH_STATEMENTS]
+            statements: list[Action] = []
+            again: list[Action] = []
+            for write in batch:
+                before = self._memory.get(write.key)
+                (answer,) = self._memory.update_each([write])
+                answers.append(answer)
+                error = answer if isinstance(answer, StoreError) else None
+                action = self._action(write, before, error)
+                if len(batch) > 1 and error is None and before is not None:
+                    statements.append(action)
+                    continue
+                again.append(action)
+                if len(batch) > 1:
+                    statements.append(self._action(write, before, ConditionFailed()))
+            if statements:
+                self._note("BatchExecuteStatement", actions=tuple(statements))
+            for action in again:
+                self._note("UpdateItem", actions=(action,))
+        return answers
+
     @contextmanager
     def _writing(self, operation: str, writes: Sequence[Write], factor: int = 1) -> Iterator[None]:
         """Notes what the writes find and leave, however they end."""

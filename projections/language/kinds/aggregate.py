@@ -13,7 +13,7 @@ from projections.language.compiling import Kind
 from projections.language.contribution import DIGITS_AFTER
 from projections.language.forms import AttributeName, MeasureForm, Model
 from projections.language.kinds import AnyProjection, AnyRules, LedgerAction, Part, Picture, Result, Sources
-from projections.language.measures import EXTREMES, PICKED, SHORT_FORMS, TYPED, VALUES, Measure
+from projections.language.measures import ADDED, EXTREMES, PICKED, SHORT_FORMS, TYPED, VALUES, Measure
 from projections.language.patterns import describe
 from projections.language.patterns.implication import compares_as_number
 from projections.language.spelling import expression_text
@@ -35,6 +35,11 @@ class Aggregate(Model, LedgerAction):
     )
     shards: Annotated[int, Field(ge=1, le=100)] = Field(
         default=1, description="The number of ledger items that hold the totals of one target, 1 to 100."
+    )
+    ledger: Literal["lanes"] | None = Field(
+        default=None,
+        description="`lanes`: counts by stream shard, without an item of the ledger for each source item. Only `count`, "
+        "`sum` and `avg`.",
     )
 
     @staticmethod
@@ -75,6 +80,12 @@ class Aggregate(Model, LedgerAction):
                 assert measure.expression is not None
                 message = f"the type of {measure.expression.text.strip()} is unknown: write {_declaration(measure)}"
                 yield Mistake((*place, measure.function), message)
+            if self.ledger is not None and measure.function not in ADDED:
+                message = (
+                    f"`ledger: lanes` has no item for each source, which {measure.function} needs: move this measure to a "
+                    f"rule without it, or use {', '.join(ADDED[:-1])} or {ADDED[-1]}"
+                )
+                yield Mistake(place if measure.text else (*place, measure.function), message)
 
     @property
     def carried(self) -> Mapping[str, AttributeSource]:

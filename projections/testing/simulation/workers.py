@@ -7,6 +7,7 @@ switches to the scheduler, which later resumes it, perhaps with a fault, or neve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -195,6 +196,17 @@ class SteppedStore:
                 answers.append(None)
             except ConditionFailed:
                 answers.append(ConditionFailed())  # without the item, as on DynamoDB
+            except StoreError as error:
+                answers.append(error)
+        return answers
+
+    def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
+        """Carry out the updates of one request separately."""
+        answers: list[Image | StoreError] = []
+        for write in writes:
+            try:
+                (answer,) = carry_out("write", write, partial(self._store.update_each, [write]))
+                answers.append(answer)
             except StoreError as error:
                 answers.append(error)
         return answers
