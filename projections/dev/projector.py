@@ -141,7 +141,9 @@ class WatchedStore(WrappedStore):
 
     def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
         answers = self._store.update_each(writes)
-        self._record([write for write, answer in zip(writes, answers, strict=True) if not isinstance(answer, StoreError)])
+        self._record(
+            [write for write, answer in zip(writes, answers, strict=True) if not isinstance(answer, StoreError)]
+        )
         return answers
 
     def _record(self, writes: Sequence[Write]) -> None:

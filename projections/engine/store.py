@@ -271,7 +271,6 @@ class Store(Protocol):
         """
         ...
 
-
     def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
         """Make each update on its own, in as few requests as possible, and return each item as it is after it.
 

@@ -296,7 +296,9 @@ class DynamoDBStore:
         answers: dict[int, Image | StoreError] = {}
         if len(writes) > 1 and self._supports_statements(writes[0].key.table):
             for start in range(0, len(writes), BATCH_STATEMENTS):
-                answers.update(self._execute_returning(writes, range(start, min(start + BATCH_STATEMENTS, len(writes)))))
+                answers.update(
+                    self._execute_returning(writes, range(start, min(start + BATCH_STATEMENTS, len(writes))))
+                )
         for place, write in enumerate(writes):
             if place not in answers:
                 answers[place] = self._update_returning(write)
