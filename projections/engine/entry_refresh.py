@@ -39,6 +39,9 @@ from projections.language.program import Program
 
 _MOST_ROUNDS = 20
 
+_COMMIT_SECONDS = 300
+"""How long after an item was read its change is committed at most, for versions that lanes will count."""
+
 Discarded: TypeAlias = Mapping[ItemKey, Sequence[DiscardedRecord]]
 """Records that Lambda discarded, by item."""
 
@@ -74,11 +77,13 @@ class EntryRefresher:
             chance=chance,
             epoch=snapshot.epoch,
             since=snapshot.since,
+            left_to_lanes=snapshot.left_to_lanes,
             values=values,
             counters=counters,
             pace=pace,
         )
         self._epoch = snapshot.epoch
+        self._fills_lanes = any(version.lanes == 0 for version in snapshot.maintained)
         self._publisher = Publisher(program, store, snapshot, guards, run, counters=counters)
         self._goals = Goals(program, snapshot, failures, is_right=self._ledger.is_right, clock=clock)
 
@@ -136,12 +141,14 @@ class EntryRefresher:
         stuck: set[str] = set()
         rounds = 0
         while unread:
+            # lanes count the records that are made long enough after a fill
+            soon = deadline.at_most(_COMMIT_SECONDS, self._clock) if self._fills_lanes else deadline
             try:
                 deadline.check()
                 changes = self._changes(unread, done, removed, discarded, deferred)
             except Transient as error:
                 return self._failures.fail(unread, error)
-            results = self._ledger.commit(changes, deadline, stuck)
+            results = self._ledger.commit(changes, soon, stuck)
             applied = self._note_failures(results)
             done += applied
             moved = [decode_key(result.change.source) for result in results if result.state == "moved"]

@@ -11,6 +11,8 @@ For most rules the goal is what the item contributes now: nothing if it is gone.
   remembers is rejected: to count it again would be wrong for good.
 - The entry may be older than the newest discarded record, where it misses the last changes of the item. Then that record
   shows what the item contributed last.
+
+The part of a rule with lanes is left as it is from the end of the rule's fill on.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from projections.engine.publishing import TOMBSTONE_SECONDS
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.rejections import Failures
 from projections.engine.store import Image, ItemKey
-from projections.language.contribution import Contributions, Evaluated
+from projections.language.contribution import Contributions, Evaluated, without
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import Rule
@@ -72,6 +74,7 @@ class Goals:
         self._failures = failures
         self._is_right = is_right
         self._clock = clock
+        self._left_to_lanes = snapshot.left_to_lanes
 
     def change(
         self,
@@ -100,6 +103,9 @@ class Goals:
             may_have_expired = True  # the record shows the removal of an earlier item under the key
         held = entry.contributions if entry is not None else {}
         goal, learned = evaluated.contributions, shown if shown and newer else ""
+        if self._left_to_lanes:
+            stay = {rule: targets for rule, targets in held.items() if rule in self._left_to_lanes}
+            goal = {**without(goal, self._left_to_lanes), **stay}
         if image is None and may_have_expired and not (last is not None and newer and last.expired):
             stays = {rule: targets for rule, targets in held.items() if rule in self._keeping}
             if last is not None and newer and stays:
@@ -107,7 +113,7 @@ class Goals:
             elif last is None and not version:
                 learned = ""
             for version, carry in self._program.carries.items():  # as it does of what is kept
-                if stays and version not in stays and (carried := carry(stays)):
+                if stays and version in self._keeping - stays.keys() and (carried := carry(stays)):
                     stays = {**stays, version: carried}
             goal = {**goal, **stays}
             if stays and entry is not None and entry.epoch < self._snapshot.epoch:
@@ -186,5 +192,6 @@ class Goals:
 
     @cached_property
     def _keepers(self) -> list[Rule]:
-        """The rules that keep what has expired."""
-        return [rule for rule in self._program.rules.values() if rule.expired == "keep"]
+        """The rules that keep what has expired in entries."""
+        rules = self._program.rules.items()
+        return [rule for name, rule in rules if rule.expired == "keep" and name not in self._left_to_lanes]

@@ -87,8 +87,8 @@ class Ledger:
     """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard.
 
     `epoch` is that of the registry that `program` was assembled from, `since` has those in which its versions were
-    registered. `budget` decides which changes are "deferred"; None defers none. `pace` is called with the number of
-    writes before each change is made, and may raise OutOfTime.
+    registered; `left_to_lanes` are those of which refreshes change nothing. `budget` decides which changes are "deferred";
+    None defers none. `pace` is called with the number of writes before each change is made, and may raise OutOfTime.
     """
 
     def __init__(
@@ -100,6 +100,7 @@ class Ledger:
         chance: Callable[[], float] = random.random,
         epoch: int = 0,
         since: Mapping[str, int] | None = None,
+        left_to_lanes: Collection[str] = (),
         values: ValueCounters | None = None,
         counters: Counters | None = None,
         budget: Budget | None = None,
@@ -112,6 +113,7 @@ class Ledger:
         self._pace = pace
         self._epoch = epoch
         self._since = since or {}
+        self._left_to_lanes = frozenset(left_to_lanes)
         self._transactions = Transactions(
             program, store, epoch, values or ValueCounters(), chance, counters or Counters()
         )
@@ -173,7 +175,9 @@ class Ledger:
         """Whether a change may be made now, rather than left to a refresh. Raises OutOfTime."""
         if self._pace is not None:
             self._pace(sum(step.writes.values()))
-        return self._budget is None or self._budget.affords(self._program, step.attempt.change, step.writes)
+        if self._budget is None or not self._left_to_lanes.isdisjoint(step.rules):  # a refresh would not make it
+            return True
+        return self._budget.affords(self._program, step.attempt.change, step.writes)
 
     def _fits(self, step: Step) -> bool:
         """Whether one transaction is enough."""
@@ -264,7 +268,8 @@ class Ledger:
         """Return what an entry is to keep: what it does, also under new versions that mean the same, and newer expiries."""
         then = before = self._known_contributions(attempt.kept)
         for version, carry in self._program.carries.items():
-            if before and version not in before and (carried := carry(before)):
+            left = attempt.change.is_refresh and version in self._left_to_lanes
+            if before and not left and version not in before and (carried := carry(before)):
                 then = {**then, version: carried}
         for expiry in attempt.unseen_expiries:
             then = combine(expiry.kept, then)

@@ -13,6 +13,7 @@ from projections.engine.embed_lists import parents_of
 from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
 from projections.engine.guards import Guards, Healing, needs_healing
 from projections.engine.indexes import IndexWrite, index_attributes, index_write
+from projections.engine.lanes import NO_LANES, Parts, Split, add_parts
 from projections.engine.ledger_items import Target
 from projections.engine.records import Record
 from projections.engine.rejections import Rejected, alike
@@ -20,7 +21,7 @@ from projections.engine.releases import Release
 from projections.engine.running import UNLIMITED, Deadline
 from projections.engine.store import Image, Records, Value
 from projections.errors import BadInput
-from projections.language.contribution import NOTHING, Contributions, Evaluated
+from projections.language.contribution import NOTHING, Contributions, Evaluated, without
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Entity, Item
 from projections.language.keys import ItemKey, encode_key
@@ -91,12 +92,14 @@ class Plan:
     rule that wrote to another entity, each with the rule and the sequence number of its record."""
     unmarked: Sequence[tuple[ItemKey, Value, str]] = ()
     """Marks that an update added, with the sequence number of its record: rules only create items with one."""
+    parts: Parts = field(default_factory=dict)
+    """What lanes count."""
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
         written = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.releases)
-        asked = (*written, self.unmarked, self.strays)
+        asked = (*written, self.unmarked, self.strays, self.parts)
         return not any(asked) and not self.pushes and not self.pulled and not self.rejected
 
     @property
@@ -112,11 +115,13 @@ def plan(
     deadline: Deadline = UNLIMITED,
     removed: Collection[str] = (),
     standby: Collection[str] = (),
+    split: Split = NO_LANES,
 ) -> Plan:
     """Return the work that the records of a batch require; the records of an item come in the order of their versions.
 
     `guards` reads the guards of the ledger that the records are applied to; without it those of any ledger are valid.
-    `removed` are the rules whose values are removed, `standby` the versions whose rejections are ignored. Raises OutOfTime.
+    `removed` are the rules whose values are removed, `standby` the versions whose rejections are ignored. `split` is how the
+    records are counted for rules with lanes. Raises OutOfTime.
     """
     guards = guards or Guards(program, None)
     guards.rivals.clear()
@@ -176,7 +181,8 @@ def plan(
         key, again = encode_key(record.key), alike(reason, before)
         rejected.append(Rejected(rule, reason, key, record.sequence, record.key.table, record.event, repeated=again))
 
-    changes = _changes(program, recognised, reject)
+    parts: Parts = {}
+    changes = _changes(program, recognised, reject, split, parts)
     copies = writes_of(program, recognised, reject) if not entities.isdisjoint(program.copy_rules) else ()
     copied = not entities.isdisjoint(program.copy_rule_into)
     pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
@@ -213,6 +219,7 @@ def plan(
         _reasons(why),
         strays,
         unmarked,
+        parts,
     )
 
 
@@ -265,8 +272,8 @@ def _alternatives(program: Program, record: Record) -> list[tuple[Record, Item |
     return [(record, olds.get(name), news.get(name)) for name in program.alternates if name in olds or name in news]
 
 
-def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[Change]:
-    """Return the changes of contributions, each source item once.
+def _changes(program: Program, recognised: Recognised, reject: Reject, split: Split, parts: Parts) -> list[Change]:
+    """Return the changes of contributions, each source item once. What lanes count is added to `parts`.
 
     A record that changes no contribution is dropped, except an expiry that rules keep. An item whose changes cancel out
     is not dropped, because a refresh may have committed a state in between.
@@ -291,16 +298,24 @@ def _changes(program: Program, recognised: Recognised, reject: Reject) -> list[C
         before, after = evaluate(old, record.key, record.old), evaluate(new, record.key, record.new)
         for rule, reason in after.problems:
             reject(record, rule, reason, dict(before.problems).get(rule))
+        by_lanes = split.by_lanes(record.sequence)
+        if by_lanes:
+            add_parts(parts, record, by_lanes & split.cuts.keys(), keeping, before.contributions, after.contributions)
+            before, after = (
+                each._replace(contributions=without(each.contributions, by_lanes)) for each in (before, after)
+            )
         expiry = Expiry.of(record.version, before, keeping) if record.expired else None
         if before.contributions == after.contributions and (expiry is None or not expiry.contributions):
             continue
-        change = _change(record, before.contributions, after, expiry)
+        change = _change(record, before.contributions, after, expiry, by_lanes)
         earlier = changes.get(record.key)
         changes[record.key] = change if earlier is None else earlier.followed_by(change)
     return list(changes.values())
 
 
-def _change(record: Record, before: Contributions, after: Evaluated, expiry: Expiry | None) -> Change:
+def _change(
+    record: Record, before: Contributions, after: Evaluated, expiry: Expiry | None, by_lanes: frozenset[str]
+) -> Change:
     """Return the change that one record makes."""
     touched = targets_of(before) | targets_of(after.contributions)
     key, _, image, version, sequence, _, _ = record
@@ -314,6 +329,7 @@ def _change(record: Record, before: Contributions, after: Evaluated, expiry: Exp
         (sequence,),
         image is None,
         (expiry,) if expiry is not None and expiry.contributions else (),
+        by_lanes,
     )
 
 

@@ -31,6 +31,7 @@ from typing import Any
 from projections.engine.budget import Budget, Refresh
 from projections.engine.embeds import Push
 from projections.engine.guards import Guards
+from projections.engine.lanes import Handover
 from projections.engine.plan import Plan, plan
 from projections.engine.records import Record, decode, decode_all
 from projections.engine.registry import Registry
@@ -117,6 +118,7 @@ class Processor:
         self._clock = clock
         self._deadline = partial(Deadline, margin=margin, sleep=sleep, chance=chance)
         self._registry = Registry(packaged, store, filled=filled, now=clock)
+        self._handover = Handover(store, self._registry, clock)
         self._batch = partial(
             Batch,
             store=store,
@@ -141,7 +143,7 @@ class Processor:
                     report = Report()
                     report.counters.add("records", len(records))
                     try:
-                        batch = self._apply(records, deadline, report)
+                        batch = self._apply(records, shard, deadline, report)
                         break
                     except Reload as reload:
                         deadline.retry(partial(self._registry.overtake, reload))
@@ -158,9 +160,12 @@ class Processor:
         freshness = self._freshness(batch) if batch is not None and report.times else {}
         return report.outcome(self._quarantine, freshness)
 
-    def _apply(self, records: Sequence[Any], deadline: Deadline, report: Report) -> Batch:
+    def _apply(self, records: Sequence[Any], shard: str, deadline: Deadline, report: Report) -> Batch:
         """Apply a batch by the registry as it is now. Raises Reload, and StoreError if the registry cannot be read."""
         snapshot, program = deadline.retry(self._registry.current)
+        decoded = decode_all(
+            deadline.check_each(records), lambda record: decode(record, self._tables, program.tables, self._label)
+        )
         batch = self._batch(
             program=program,
             snapshot=snapshot,
@@ -168,24 +173,27 @@ class Processor:
             deadline=deadline,
             report=report,
             documents=self._registry.documents,
-        )
-        decoded = decode_all(
-            deadline.check_each(records), lambda record: decode(record, self._tables, program.tables, self._label)
+            split=self._handover.split(program, snapshot, shard, decoded.records, deadline),
         )
         report.rejected.extend(decoded.rejected)
+        if decoded.rejected:
+            batch.gaps.update(dict.fromkeys(program.lanes, "a record could not be read"))
         if not self._process_together(batch, decoded.records):
             self._process_singly(batch, decoded.records)
+        for name, reason in batch.gaps.items():
+            self._handover.note_gaps([snapshot.versions[name]], reason, deadline)
         return batch
 
     def _plan(self, batch: Batch, records: Sequence[Record], deadline: Deadline) -> Plan:
-        report, guards = batch.report, batch.guards
-        made = plan(batch.program, records, guards, deadline, batch.snapshot.removed, batch.snapshot.standby)
+        report, guards, snapshot = batch.report, batch.guards, batch.snapshot
+        make = partial(plan, batch.program, records, guards, deadline, snapshot.removed, snapshot.standby, batch.split)
+        made = make()
         if made.rivals:
             report.counters.add("rival", sum(n for (_, replaced), n in made.rivals.items() if replaced))
             ledgers = left_to(self._store, made.rivals, self._clock())
             if not ledgers <= guards.leaves:
                 guards.leaves |= ledgers
-                made = plan(batch.program, records, guards, deadline, batch.snapshot.removed, batch.snapshot.standby)
+                made = make()
         report.rejected.extend(made.rejected)
         report.saw(made.times)
         report.healing.update(made.healing)
@@ -194,7 +202,7 @@ class Processor:
     def _steps(self, batch: Batch, made: Plan) -> Iterator[Callable[[], object]]:
         """Yield what a plan asks for, in order."""
         if not made.idle:
-            yield partial(batch.apply_changes, made.changes)
+            yield partial(batch.apply_changes, made.changes, made.parts)
             yield from batch.other_writes(made)
 
     def _process_together(self, batch: Batch, records: Sequence[Record]) -> bool:
@@ -226,6 +234,7 @@ class Processor:
                 raise
             except Exception as error:
                 batch.report.unusable(record, error)
+                batch.note_unusable(error)
                 continue
             for step in self._steps(batch, made):
                 try:
@@ -234,6 +243,7 @@ class Processor:
                     raise
                 except Exception as error:
                     batch.report.unusable(record, error)
+                    batch.note_unusable(error)
 
     def _freshness(self, batch: Batch) -> dict[str, tuple[float, float]]:
         """Return the ages of the oldest and the newest change for each rule that publishes.

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 from projections.engine.application import ApplicationItems, occupied_error, purpose_of
 from projections.engine.changes import Result
-from projections.engine.groups import Group, damaged_group, read_groups, read_members
+from projections.engine.groups import Group, damaged_group, read_groups, read_members, sum_group
 from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, read_recent, recent_element
 from projections.engine.registry import REGISTRY, RegistrySnapshot, epoch_of
@@ -91,9 +91,13 @@ class Publisher:
         self._writer = TargetWriter(program, store, snapshot, self._items, self._counters)
 
     def publish(
-        self, targets: Iterable[Target], deadline: Deadline, records: Causes = _NO_RECORDS
+        self,
+        targets: Iterable[Target],
+        deadline: Deadline,
+        records: Causes = _NO_RECORDS,
+        read: Mapping[Target, Image] = MappingProxyType({}),
     ) -> dict[Target, StoreError]:
-        """Bring targets with an older guard up to their groups. Return the failures."""
+        """Bring targets with an older guard up to their groups. Return the failures. `read` has groups that were read."""
         targets = set(targets)
         known, contested = self._publishing_rules(targets), self._contested_targets(targets)
         failures: dict[Target, StoreError] = {}
@@ -102,9 +106,13 @@ class Publisher:
         try:
             deadline.check()
             self._check_registry(contested)
-            groups = read_groups(self._store, list(known), self._snapshot.promotion)
+            unread = [target for target in known if target not in read]
+            groups = read_groups(self._store, unread, self._snapshot.promotion) if unread else {}
         except Transient as error:
             return dict.fromkeys([*known, *contested], error)
+        groups |= {
+            target: sum_group(self._snapshot.promotion(target[0]), [read[target]]) for target in known if target in read
+        }
         updates: dict[Target, Update] = {}
         publications: dict[Target, Publication] = {}
         for target, rule in known.items():

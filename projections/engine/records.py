@@ -38,6 +38,11 @@ class Record(NamedTuple):
     """When the change was made, in seconds since 1970. DynamoDB gives whole seconds."""
 
     @property
+    def label(self) -> str:
+        """The label of the stream."""
+        return self.version.rpartition("/")[0]
+
+    @property
     def event(self) -> str:
         return "INSERT" if self.old is None else "REMOVE" if self.new is None else "MODIFY"
 

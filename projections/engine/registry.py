@@ -32,7 +32,7 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from string import ascii_lowercase, digits
@@ -56,7 +56,7 @@ from projections.engine.store import (
 )
 from projections.errors import ConditionFailed, Misconfigured, ProjectionsError, TransactionCancelled, Transient
 from projections.language.program import Program
-from projections.language.rules import Rule, public_name, version_name
+from projections.language.rules import AggregateRule, Rule, public_name, version_name
 
 _ALL_RULES = Purpose("registry")
 
@@ -71,6 +71,16 @@ _AT_ONCE = 90
 """Documents that one transaction writes with the registry; DynamoDB allows 100 actions."""
 
 _MOST_TRIES = 20
+
+HANDOVER_SECONDS = 1800
+"""How long after the end of a fill the records were made that lanes count: the fill has not seen what they say.
+
+A refresh commits at most 5 minutes after it has read an item (`entry_refresh`), AWS refuses requests that were signed
+more than 15 minutes ago, and clocks differ: https://docs.aws.amazon.com/IAM/latest/UserGuide/signature-v4-troubleshooting.html
+"""
+
+_LONGEST_GAP = 200
+"""Characters of the reason of a gap."""
 
 _BETWEEN_COPIES = 300
 """Seconds in which the promotion of a rule is raised at most once because of guards."""
@@ -114,6 +124,18 @@ class Version(NamedTuple):
     """Whether it was to be counted again, because its groups may be wrong: another version has to replace it."""
     overtaken: int = 0
     """The second since 1970 when its promotion was raised, because a guard showed one that the ledger has lost."""
+    lanes: int | None = None
+    """Of a rule with `ledger: lanes`: the second since 1970 from which shards of the stream are handed over to lanes
+    (`engine.lanes`); 0 while it fills, 1 if nothing was counted before."""
+    gap: str = ""
+    """Why its groups may be wrong since something was not counted by lanes. Only a recount clears it."""
+    streams: frozenset[str] = frozenset()
+    """The streams that it is counted from by lanes, each as its table and label."""
+
+    @property
+    def began_in_lanes(self) -> bool:
+        """Whether it was counted by lanes from the beginning."""
+        return self.lanes == 1
 
     @property
     def name(self) -> str:
@@ -142,6 +164,9 @@ class Version(NamedTuple):
             "u" in fields,
             "d" in fields,
             _number(fields, "o"),
+            _number(fields, "l") if "l" in fields else None,
+            fields["g"]["S"] if "g" in fields else "",
+            frozenset(fields["a"]["SS"]) if "a" in fields else frozenset(),
         )
 
     def wire(self) -> Value:
@@ -154,6 +179,12 @@ class Version(NamedTuple):
         for field, flag in (("r", self.recorded), ("h", self.held), ("u", self.unfinished), ("d", self.doubted)):
             if flag:
                 fields[field] = {"BOOL": True}
+        if self.lanes is not None:
+            fields["l"] = {"N": str(self.lanes)}
+        if self.gap:
+            fields["g"] = {"S": self.gap}
+        if self.streams:
+            fields["a"] = {"SS": sorted(self.streams)}
         return {"M": fields}
 
 
@@ -223,6 +254,11 @@ class RegistrySnapshot(NamedTuple):
     def standby(self) -> frozenset[str]:
         """The versions that a roll back publishes. Contributions that they cannot record need no action."""
         return frozenset(version.name for version in self.versions.values() if version.state == "standby")
+
+    @property
+    def left_to_lanes(self) -> frozenset[str]:
+        """The versions that refreshes leave alone: lanes count what the fill has not seen."""
+        return frozenset(version.name for version in self.maintained if version.lanes)
 
     @property
     def since(self) -> dict[str, int]:
@@ -476,7 +512,8 @@ class Registry:
 
         def change(now: RegistrySnapshot) -> _Changes:
             filled = [v for v in now.versions.values() if v.name in names and v.state == "filling"]
-            return [self._as(v, "ready") for v in filled], []
+            ready = [self._as(v, "ready") for v in filled]
+            return [v if v.lanes is None else v._replace(lanes=v.changed + HANDOVER_SECONDS) for v in ready], []
 
         return self._change_versions(change)
 
@@ -535,12 +572,39 @@ class Registry:
             doubted = [v._replace(doubted=True) for v in now.active.values() if v.rule in names and v.recorded]
             for active in doubted:
                 filling = self._as(active, "filling")._replace(number=now.next[active.rule], since=epoch)
-                added[active.rule] = filling._replace(promoted=0, unfinished=False, doubted=False)
+                filling = filling._replace(promoted=0, unfinished=False, doubted=False, gap="", streams=frozenset())
+                added[active.rule] = filling if filling.lanes is None else filling._replace(lanes=0)
             gone = [v.name for v in now.versions.values() if v.rule in added and v.state in ("filling", "ready")]
             then = now.with_versions(epoch, *doubted, *added.values(), gone=gone)
             return (then if added else now), added
 
         return self._change(change)
+
+    def note_gaps(self, gaps: Mapping[str, str]) -> RegistrySnapshot:
+        """Record that the groups of versions with lanes may be wrong from now on, each with the reason."""
+
+        def change(now: RegistrySnapshot) -> _Changes:
+            concerned = [v for v in now.versions.values() if v.name in gaps and v.lanes is not None and not v.gap]
+            return [v._replace(gap=gaps[v.name][:_LONGEST_GAP]) for v in concerned], []
+
+        return self._change_versions(change)
+
+    def note_stream(self, versions: Collection[str], table: str, label: str) -> RegistrySnapshot:
+        """Record the stream that versions with lanes are counted from. If it is another one than before, that is a gap:
+        what the application wrote in between is in neither.
+        """
+        stream = f"{table}|{label}"
+
+        def change(now: RegistrySnapshot) -> _Changes:
+            new = [v for v in now.versions.values() if v.name in versions and stream not in v.streams]
+            changed = []
+            for version in new:
+                others = any(each.startswith(f"{table}|") for each in version.streams)
+                gap = version.gap or (f"the table {table} has another stream than before" if others else "")
+                changed.append(version._replace(streams=version.streams | {stream}, gap=gap))
+            return changed, []
+
+        return self._change_versions(change)
 
     def overtake(self, reload: Reload) -> None:
         """Raise the epoch above one that the ledger or an item shows, unless the registry has reached it by now."""
@@ -666,7 +730,8 @@ class Registry:
         version = Version(
             rule.name, number, rule.fingerprint, state, rule.recorded, epoch, promoted, now, held=rule.held
         )
-        return version._replace(unfinished=not (filled or rule.recorded))
+        lanes = int(complete) if isinstance(rule, AggregateRule) and rule.lanes else None
+        return version._replace(unfinished=not (filled or rule.recorded), lanes=lanes)
 
     def _remove_others(
         self,

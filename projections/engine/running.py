@@ -62,6 +62,16 @@ class Deadline:
         end = clock() + seconds
         return cls(lambda: end - clock(), margin=0.0, sleep=sleep, chance=chance)
 
+    def at_most(self, seconds: float, clock: Callable[[], float]) -> Deadline:
+        """Return this deadline, or one in so many seconds from now, whichever comes first."""
+        end = clock() + seconds
+        return Deadline(
+            lambda: min(self._remaining(), end + self._margin - clock()),
+            margin=self._margin,
+            sleep=self.sleep,
+            chance=self.chance,
+        )
+
     @property
     def over(self) -> bool:
         return self._remaining() <= self._margin

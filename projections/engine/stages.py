@@ -29,6 +29,7 @@ from projections.engine.copies import CopyHeal, CopyWrite
 from projections.engine.embeds import SETTLE_SECONDS, Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.indexes import IndexWrite, write_index
+from projections.engine.lanes import NO_LANES, LaneCounter, Parts, Split
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.plan import ListPull, Plan
@@ -49,7 +50,7 @@ from projections.engine.rejections import (
 )
 from projections.engine.releases import Release, Releaser
 from projections.engine.running import Counters, Deadline, Run, one_by_one, slices
-from projections.engine.store import ItemKey, Records, Store, Value
+from projections.engine.store import Image, ItemKey, Records, Store, Value
 from projections.engine.value_counters import ValueCounters
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.embeds import ListEmbedRule
@@ -234,6 +235,26 @@ class Batch:
     report: Report
     documents: Callable[[Sequence[Version]], Mapping[str, Mapping[str, Any]]]
     """Returns the documents of versions, by name."""
+    split: Split = NO_LANES
+    gaps: dict[str, str] = field(default_factory=dict)
+    """The versions of which lanes could not count something, each with the reason."""
+
+    @cached_property
+    def lane_counter(self) -> LaneCounter | None:
+        """Counts by the lane of the batch's shard; None without versions that lanes count."""
+        if self.split.lane is None:
+            return None
+        return LaneCounter(
+            self.program, self.store, self.split.lane, run=self.run, clock=self.clock, counters=self.report.counters
+        )
+
+    def note_unusable(self, error: Exception) -> None:
+        """Note that a record could not be planned: it is delivered again before the next ones, or it was rejected."""
+        if isinstance(error, Transient):
+            if self.lane_counter is not None:
+                self.lane_counter.stop()
+        else:
+            self.gaps.update(dict.fromkeys(self.program.lanes, "a record was rejected, which lanes could not count"))
 
     @cached_property
     def publisher(self) -> Publisher:
@@ -249,6 +270,7 @@ class Batch:
             chance=self.deadline.chance,
             epoch=self.snapshot.epoch,
             since=self.snapshot.since,
+            left_to_lanes=self.snapshot.left_to_lanes,
             values=self.values,
             counters=self.report.counters,
             budget=self.budget if self.tasks is not None else None,
@@ -285,15 +307,33 @@ class Batch:
 
     # Contributions
 
-    def apply_changes(self, changes: Sequence[Change]) -> None:
-        """Commit changes, publish what they touch, and forget what was published."""
+    def apply_changes(self, changes: Sequence[Change], parts: Parts) -> None:
+        """Commit changes, count parts, publish what they touch, and forget what was published."""
         results = self.commit(changes)
         self.run([partial(self._defer, result.change) for result in results if result.state == "deferred"])
         done = [result for result in results if result.state not in ("failed", "deferred")]
-        if done:
-            published = self.publish(done)
+        counted = self._count(parts)
+        if done or counted:
+            published = self.publish(done, counted)
             if published is not None:
                 self.forget(published)
+
+    def _count(self, parts: Parts) -> dict[Target, tuple[list[str], Image | None]]:
+        """Count parts by the shard's lane. Return the groups that they change: records, and the group if it is known."""
+        if not parts:
+            return {}
+        assert self.lane_counter is not None
+        counted = self.lane_counter.count(parts, self.deadline)
+        for target, error in counted.errors.items():
+            sequences = list(dict.fromkeys(part.sequence for part in parts[target]))
+            self.report.refuse(sequences, error, rule=target[0], key=target[1], target=target[1])
+            if isinstance(error, InvalidRequest):
+                self.gaps[target[0]] = f"DynamoDB refuses to count in a group: {error}"
+        return {
+            target: ([part.sequence for part in changes], counted.groups.get(target))
+            for target, changes in parts.items()
+            if target not in counted.errors
+        }
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Result]:
         """Commit changes to the ledger."""
@@ -302,6 +342,8 @@ class Batch:
             if result.state == "failed":
                 self.report.fail(result.change.sequences, str(result.error))
             for refusal in result.refused:
+                if refusal.rule in self.program.lanes:
+                    self.gaps[refusal.rule] = f"the ledger refuses a contribution: {refusal.reason}"
                 self.report.rejected.append(rejection_of(result.change.source, refusal, result.change.sequences[-1]))
         for state, number in Counter(result.state for result in results).items():
             self.report.counters.add(_COUNTED.get(state, "failed"), number)
@@ -330,8 +372,12 @@ class Batch:
         task = Refresh(change.source, change.version, change.gone)
         self.attempt(partial(self.leave, task), change.sequences[0], "", change.source)
 
-    def publish(self, results: Sequence[Result]) -> Published | None:
-        """Publish the targets of results, in parts: the time is checked between two. None if entries could not be read."""
+    def publish(
+        self, results: Sequence[Result], counted: Mapping[Target, tuple[Sequence[str], Image | None]]
+    ) -> Published | None:
+        """Publish the targets of results and of what lanes counted, in parts: the time is checked between two. None if
+        entries could not be read.
+        """
         try:
             pending: dict[str, Entry] = {}
             for part in slices(results, PART):
@@ -339,15 +385,26 @@ class Batch:
         except Transient as error:
             for result in results:
                 self.report.fail(result.change.sequences, str(error))
+            for sequences, _ in counted.values():
+                self.report.fail(sequences, str(error))
             return None
         done: set[Target] = set()
         failures: dict[Target, StoreError] = {}
         records = _records(results, pending)
+        for target, (sequences, _) in counted.items():
+            records.setdefault(target, []).extend(sequences)
+        groups = {target: group for target, (_, group) in counted.items() if group is not None}
         for targets in slices(records, PART):
             if self.deadline.over:
                 break
-            failures.update(self.publisher.publish(targets, self.deadline, records))
+            failures.update(self.publisher.publish(targets, self.deadline, records, groups))
             done.update(targets)
+        for target, (sequences, _) in counted.items():
+            if target in failures:
+                about = {"rule": target[0], "key": target[1], "target": target[1]}
+                self.report.refuse(sequences[:1], failures[target], **about)
+            elif target not in done:
+                self.report.fail(sequences[:1], str(self.deadline.out_of_time))
         published = Published(results, pending, done - unpublished_targets(failures), failures)
         if failures or len(done) < len(records):
             self._report_unpublished(published)

@@ -45,7 +45,7 @@ from projections.engine.store import (
 )
 from projections.engine.value_counters import ValueCounter, ValueCounters, slot_of
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
-from projections.language.contribution import NOTHING, Contributions, canonical_text
+from projections.language.contribution import NOTHING, Contributions, canonical_text, without
 from projections.language.keys import is_range
 from projections.language.program import Program
 from projections.language.rules import public_name
@@ -121,6 +121,8 @@ class Attempt(NamedTuple):
     def with_entry(self, item: Image | None) -> Attempt:
         """Return the attempt with its entry as it is."""
         entry = Entry.read(item) if item else None
+        if entry is not None and (left := entry.contributions.keys() & self.change.by_lanes):
+            entry = entry._replace(contributions=without(entry.contributions, left))
         touched = self.touched | entry.targets if entry is not None else self.touched
         return self._replace(entry=entry, known=True, touched=touched)
 
@@ -275,6 +277,29 @@ class Cancelled(NamedTuple):
     changed: bool
 
 
+class Spreading:
+    """The items over which groups are spread. The first item of a group records how many there have been."""
+
+    def __init__(self, program: Program, store: Store) -> None:
+        self._program = program
+        self._store = store
+        self._noted: dict[Target, int] = {}
+
+    def note(self, target: Target, why: Purpose) -> int:
+        """Return over how many items a group is spread, and record it."""
+        shards = spread(self._program, target)
+        if shards <= 1 or self._noted.get(target) == shards:
+            return shards
+        count: Value = {"N": str(shards)}
+        path = (SHARD_COUNT,)
+        fewer = AnyOf((Missing(path), Below(path, count)))
+        with suppress(ConditionFailed):  # as many or more are recorded
+            purpose = why._replace(kind="shards")
+            self._store.write(Update(group_key(*target), set={SHARD_COUNT: count}, condition=fewer, purpose=purpose))
+        self._noted[target] = shards
+        return shards
+
+
 class Transactions:
     """Sends transactions. `epoch` is that of the registry. `chance` (0 ≤ x < 1) picks the shard of a group."""
 
@@ -293,7 +318,7 @@ class Transactions:
         self._value_counters = values
         self._chance = chance
         self._counters = counters
-        self._sharded: dict[Target, int] = {}
+        self._spreading = Spreading(program, store)
 
     def with_entry(self, attempt: Attempt, item: Image | None) -> Attempt:
         """Return an attempt with its entry as it was found. Raises Reload if a newer registry wrote it."""
@@ -440,25 +465,9 @@ class Transactions:
         for slot, amount in totals.items():
             if amount:
                 add[slot] = {"N": number_text(amount)}
-        key = group_key(*target, self._shard(target, why))
+        shards = self._spreading.note(target, why)
+        key = group_key(*target, int(self._chance() * shards) if shards > 1 else 0)
         return Update(key, set=dict(whole_key(key, target[1])), add=add, purpose=why)
-
-    def _shard(self, target: Target, why: Purpose) -> int:
-        """Return the shard of a group that this transaction adds to. The first shard records how many there have been."""
-        shards = spread(self._program, target)
-        if shards <= 1:
-            return 0
-        if self._sharded.get(target) != shards:
-            count: Value = {"N": str(shards)}
-            path = (SHARD_COUNT,)
-            fewer = AnyOf((Missing(path), Below(path, count)))
-            with suppress(ConditionFailed):  # as many or more are recorded
-                purpose = why._replace(kind="shards")
-                self._store.write(
-                    Update(group_key(*target), set={SHARD_COUNT: count}, condition=fewer, purpose=purpose)
-                )
-            self._sharded[target] = shards
-        return int(self._chance() * shards)
 
 
 def check_epoch(entry: Entry | None, epoch: int) -> None:

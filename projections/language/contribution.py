@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -211,3 +211,8 @@ def check_merged(contributed: Contributed) -> None:
     for slot, amount in contributed.items():
         if isinstance(amount, str):
             check_amount(slot[1:], amount)
+
+
+def without(contributions: Contributions, rules: Container[str]) -> Contributions:
+    """Return contributions without those of some rules."""
+    return {rule: held for rule, held in contributions.items() if rule not in rules}

@@ -292,7 +292,7 @@ class DynamoDBStore:
         return answers
 
     def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
-        """Make each update: in statements, and those alone that a statement cannot make, such as one that creates its item."""
+        """Make each update: in statements, and those alone that no statement can make, such as one that creates its item."""
         answers: dict[int, Image | StoreError] = {}
         if len(writes) > 1 and self._supports_statements(writes[0].key.table):
             for start in range(0, len(writes), BATCH_STATEMENTS):
