@@ -18,8 +18,6 @@ that it is as it was read. From the end of the fill on, refreshes leave the vers
 
 **Gaps.** A *gap* is a flag of a version: its groups may be wrong, and only a recount clears it. Nothing is counted by lanes
 of a batch that has no shard, or whose sequence numbers do not rise.
-
-Model: `tests/models/lanes.py`.
 """
 
 from __future__ import annotations

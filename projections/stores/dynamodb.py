@@ -316,11 +316,11 @@ class DynamoDBStore:
         for place in statements:
             self._wrote(writes[place], 1)
         try:
-            found = self._statements_answers(list(statements.values()), {writes[places[0]].key.table})
+            received = self._statements_answers(list(statements.values()), {writes[places[0]].key.table})
         except Transient as error:
             return dict.fromkeys(statements, error)
         answers: dict[int, Image | StoreError] = {}
-        for place, answer in zip(statements, found, strict=True):
+        for place, answer in zip(statements, received, strict=True):
             if not isinstance(answer, ConditionFailed | InvalidRequest):
                 answers[place] = answer if answer is not None else Transient("the answer has no item")
         return answers
