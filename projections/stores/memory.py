@@ -166,9 +166,9 @@ class MemoryStore:
         return [answer_to(self.write, write) for write in writes]
 
     def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
-        return [self._updated(write) for write in writes]
+        return [self._update(write) for write in writes]
 
-    def _updated(self, write: Update) -> Image | StoreError:
+    def _update(self, write: Update) -> Image | StoreError:
         with self._lock:
             try:
                 self.write(write)
