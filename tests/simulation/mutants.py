@@ -138,9 +138,8 @@ def applied(texts: Mapping[str, str]) -> Iterator[None]:
 
 def _change(module: ModuleType, text: str, undo: ExitStack) -> None:
     """Give functions the code, and constants the values, that another text of their module has."""
-    before = Path(str(module.__file__)).read_text(encoding="utf-8")
-    codes = dict(_codes(compile(text, str(module.__file__), "exec", dont_inherit=True)))
-    for owner, statement in _changed(module, _parsed(before), _parsed(text), (before.split("\n"), text.split("\n"))):
+    codes, statements = _replacements(module, text)
+    for owner, statement in statements:
         if isinstance(statement, ast.FunctionDef):
             function = _function(vars(owner)[statement.name])
             undo.callback(setattr, function, "__code__", function.__code__)
@@ -153,7 +152,16 @@ def _change(module: ModuleType, text: str, undo: ExitStack) -> None:
             setattr(owner, name, eval(compile(ast.Expression(statement.value), "", "eval"), vars(module)))
 
 
-@lru_cache(20)
+@lru_cache(8)
+def _replacements(module: ModuleType, text: str) -> tuple[dict[str, CodeType], list[tuple[Any, ast.stmt]]]:
+    """Return the code of all functions, and the statements that differ, in another text of a module."""
+    before = Path(str(module.__file__)).read_text(encoding="utf-8")
+    codes = dict(_codes(compile(text, str(module.__file__), "exec", dont_inherit=True)))
+    lines = before.split("\n"), text.split("\n")
+    return codes, list(_changed(module, _parsed(before), ast.parse(text).body, lines))
+
+
+@lru_cache(40)
 def _parsed(text: str) -> list[ast.stmt]:
     return ast.parse(text).body
 

@@ -250,7 +250,7 @@ def test_updates_that_cannot_be_statements_are_sent_as_updates(store: Store, p: 
 
 
 @pytest.fixture(scope="module")
-def local(request: pytest.FixtureRequest) -> Iterator[Store]:
+def local(request: pytest.FixtureRequest, dynamodb_local_url: str) -> Iterator[Store]:
     with backend("dynamodb-local", request) as store:
         yield store
 
