@@ -27,8 +27,8 @@ help: ## Show this list
 
 PYTEST := $(BIN)/python -m pytest --dist loadgroup -n
 
-test: lint types ## Run lint, types, and all tests except the deep ones (a few minutes)
-	$(PYTEST) 3 -m "not deep"
+test: lint ## Run lint, types, and all tests except the deep ones (a few minutes)
+	$(BIN)/mypy & types=$$!; $(PYTEST) 3 -m "not deep"; tests=$$?; wait $$types && exit $$tests
 
 deep: $(READY) $(SAM_READY) $(CHECKOV_READY) $(DOCS_READY) $(CDK_READY) ## Run the other tests: searches, long properties, deployments, runbooks
 	$(PYTEST) 4 -m deep

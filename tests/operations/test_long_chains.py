@@ -1,14 +1,14 @@
 """The worker sends what is left of a task to its own queue: such chains come to their end, however long they are.
 
-Lambda drops a message of about the sixteenth invocation in a row, unless the function's `RecursiveLoop` is "Allow". Set
-CHILDREN for longer chains than CI's.
+Lambda drops a message of about the sixteenth invocation in a row, unless the function's `RecursiveLoop` is "Allow".
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from projections.engine.store import StoreError, Update
 from projections.language.loader import loads
@@ -17,7 +17,7 @@ from projections.local.functions import Functions, LocalQueue
 from projections.stores.memory import MemoryStore
 from tests.tools.stream_records import record
 
-CHILDREN = int(os.environ.get("CHILDREN", "25000"))
+CHILDREN = 25_000
 WRITES_PER_SECOND = 25  # the least that the template allows
 SECONDS_PER_REQUEST = 0.005
 LONGEST_CHAIN = 16  # invocations through a queue after which Lambda would drop a message
@@ -107,6 +107,7 @@ class Deployed:
         return sum(item.get("userName") == {"S": "Ada"} for item in self.store.items("main"))
 
 
+@pytest.mark.deep
 def test_a_push_to_many_children_comes_to_its_end() -> None:
     deployed = Deployed()
     deployed.rename()

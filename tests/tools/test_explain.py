@@ -406,7 +406,7 @@ def test_held_rule_records_but_publishes_nothing() -> None:
 def test_kept_contribution_of_an_expired_item_is_explained() -> None:
     program = compiled(ROOT / "tests/simulation/rules/expiry.yaml")
     found = set()
-    for seed in range(40):
+    for seed in range(10):
         for batch in told(program, random_records(program, seed, 30)).batches:
             expired = [one for one in batch.records if one.record and one.record.expired]
             found |= {effect.kind for one in expired for rule in one.rules for effect in rule.effects}
