@@ -289,6 +289,8 @@ def backfill(
 def _result(
     snapshot: RegistrySnapshot, phases: Mapping[str, Counter[str]], runner: Runner, *, complete: bool
 ) -> BackfillResult:
+    from projections.operations.backfill.backfill_runs import unpublished_gaps
+
     by_rule: dict[str, Counter[str]] = {}
     counts: Counter[str] = Counter()
     for name, number in (pair for counted in phases.values() for pair in counted.items()):
@@ -299,7 +301,7 @@ def _result(
         {name: known.state for name, known in snapshot.versions.items()},
         dict(counts),
         {name: dict(counted) for name, counted in by_rule.items()},
-        dict(runner.failed),
+        {**runner.failed, **unpublished_gaps(snapshot)},
         tuple(runner.rejected),
         tuple(runner.withheld),
     )
@@ -310,7 +312,8 @@ class VerifyResult:
     """What a verification found; after a repair, what is left.
 
     `drifts` are differences, `busy` what kept changing while it was examined, `left_over` attributes that no rule corrects
-    any more. `read` counts the items read by table. After a repair, `repaired` counts by kind what was repaired, and
+    any more. `gaps` has the versions of rules with `ledger: lanes` that may have missed changes, with the reasons. `read`
+    counts the items read by table. After a repair, `repaired` counts by kind what was repaired, and
     `failed`, `rejected` (with reasons) and `withheld` have the first encoded keys of what was not.
     """
 
@@ -322,11 +325,12 @@ class VerifyResult:
     failed: Mapping[str, str]
     rejected: Mapping[str, str]
     withheld: tuple[str, ...]
+    gaps: Mapping[str, str]
 
     @property
     def ok(self) -> bool:
-        """Whether there is no drift, and everything was repaired that was to be."""
-        return not (self.drifts or self.failed or self.rejected)
+        """Whether there is no drift and no gap, and everything was repaired that was to be."""
+        return not (self.drifts or self.gaps or self.failed or self.rejected)
 
 
 def verify(
@@ -373,6 +377,7 @@ def verify(
             dict(repaired.failed) if repaired is not None else {},
             dict(repaired.rejected) if repaired is not None else {},
             tuple(done.withheld),
+            dict(verification.scope.gaps),
         )
 
 

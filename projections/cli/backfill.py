@@ -122,9 +122,10 @@ def command(
 
     Run it if the stream was disabled for longer than 24 hours, or after you restored a table. The application may write
     meanwhile. If the command is interrupted, run it again: it continues where it stopped. It publishes no version of a rule
-    that is not published: `apply` does. It deletes no item of your tables without --allow-delete.
+    that is not published: `apply` does. Rules with `ledger: lanes` are counted again, and published when that is complete.
+    It deletes no item of your tables without --allow-delete.
 
-    Exits with 1 if anything failed, was rejected, or was not deleted.
+    Exits with 1 if anything failed, was rejected, not deleted, or not published because of a gap.
 
     \b
     Examples:
@@ -140,6 +141,7 @@ def command(
     backfill = backfill_with_threads(live.program, live.store, segments=segments, rate=running.max_writes)
     for text in there.warnings(live, refuse=True):
         print_line(f"warning: {text}", err=True)
+    before = backfill.registry.read()
     run = backfill.begin(
         promotes=False,
         segments=segments,
@@ -147,7 +149,27 @@ def command(
         restart=running.restart,
         new_secret=new_secret,
     )
-    return Work(there, live, backfill, as_json=as_json).work(run, queue_url)
+    recounted, dropped = _recounts(before, backfill.registry.read_or_create(), run)
+    if recounted and not as_json:
+        print_line(f"Counted again, because lanes count them and a refresh corrects nothing: {', '.join(recounted)}.")
+    if dropped and not as_json:
+        print_line(
+            f"Dropped, because the published versions are counted again: {', '.join(dropped)}. Apply them again."
+        )
+    page = {"recounted": recounted, "dropped": dropped}
+    return Work(there, live, backfill, as_json=as_json, page=page).work(run, queue_url)
+
+
+def _recounts(before: RegistrySnapshot | None, after: RegistrySnapshot, run: Run) -> tuple[list[str], list[str]]:
+    """Return the versions that a run counts again, and the unpublished ones that they replace."""
+    from projections.operations.backfill.backfill_runs import is_recount
+
+    versions = [after.versions[name] for name in run.versions if name in after.versions]
+    recounted = [version for version in versions if is_recount(after, version)]
+    rules = {version.rule for version in recounted}
+    known = before.versions.values() if before is not None else ()
+    dropped = [v.name for v in known if v.rule in rules and v.name not in after.versions and v.state != "gone"]
+    return [version.name for version in recounted], dropped
 
 
 class Work:
@@ -207,11 +229,14 @@ class Work:
 
     def _report(self, run: Run, runner: Runner, more: Mapping[str, Any]) -> int:
         """Print what a run did. Return the exit code."""
+        from projections.operations.backfill.backfill_runs import unpublished_gaps
+
         phases = self._backfill.report(run)
         total: Counter[str] = sum(phases.values(), Counter())
         withheld = sum(number for name, number in total.items() if name.startswith("withheld|"))
-        states = states_of(self._backfill.registry.read_or_create())
-        code = 0 if run.done and not (total["rejected"] or withheld) else 1
+        snapshot = self._backfill.registry.read_or_create()
+        states, gaps = states_of(snapshot), unpublished_gaps(snapshot)
+        code = 0 if run.done and not (total["rejected"] or withheld or gaps) else 1
         if self._as_json:
             document = {
                 "run": run.name,
@@ -220,6 +245,7 @@ class Work:
                 "ended": run.ended or None,
                 **_common(states, phases, runner),
                 "notDeleted": list(runner.withheld),
+                "notPublished": gaps,
                 **self._page,
                 **more,
             }
@@ -238,6 +264,8 @@ class Work:
         if withheld:
             what = "not deleted, or still with attributes that a rolled back rule may have written"
             print_line(f"{count(withheld, 'item')} {what}. To delete these, add --allow-delete", err=True)
+        for name, reason in gaps.items():
+            print_line(f"{name}: {reason}.", err=True)
         _print_failed(runner)
         if not run.done:
             print_line(f"It is not complete ({run.phase}). Run the same command to continue.", err=True)

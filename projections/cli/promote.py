@@ -12,6 +12,7 @@ from projections.cli.apply import Publication, ask
 from projections.cli.backfill import STOPPED, Work, queue_option, queue_url_of, registered_options, segments_option
 from projections.cli.options import Tables, as_argument, as_json
 from projections.cli.stack import find_deployed
+from projections.engine.registry import GAP_TODO
 from projections.errors import UsageError
 from projections.terminal import print_line
 
@@ -98,6 +99,8 @@ def promote(
             f"{version.name} is held by `hold: true` in the rule file that was applied. Remove it there, and run "
             "`projections apply`"
         )
+    if version.gap:
+        raise UsageError(f"{version.name} cannot be published: {version.gap}. {GAP_TODO}")
     if sentence and not as_json:
         print_line(sentence)
     publication = Publication(live, backfill, segments, as_json=as_json, asks=False)

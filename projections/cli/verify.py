@@ -72,7 +72,10 @@ def command(
     With --repair, refreshes wrong items, and recounts rules of which a group disagrees with its entries: each gets a new
     version of the same meaning, which is filled and published. Damaged versions that are not published are removed.
 
-    Exits with 1 if there is drift; with --repair, if any is left.
+    Groups of rules with `ledger: lanes` are compared with the items, those that kept changing are not decided. A version
+    with a gap may have missed changes: --repair counts it again, too.
+
+    Exits with 1 if there is drift or a gap; with --repair, if any is left.
 
     \b
     Examples:
@@ -111,7 +114,9 @@ def command(
         else:
             print_table(checked, repaired, done.withheld, share, done.differences, live.program)
         left = checked.candidates.count()
-        return int(bool(left or (repaired is not None and (repaired.failed or repaired.rejected))))
+        return int(
+            bool(left or checked.scope.gaps or (repaired is not None and (repaired.failed or repaired.rejected)))
+        )
 
 
 def _share(text: str | None) -> float | None:
@@ -164,6 +169,10 @@ def print_json(checked: Verification, repair: Repair | None, withheld: Sequence[
         "comparedSources": checked.compares_sources,
         "takenAsGiven": checked.scope.keeping,
         "notCompared": checked.uncompared,
+        "comparedWithItems": {
+            rule: {"groups": number, "changing": changing} for rule, (number, changing) in checked.by_lanes().items()
+        },
+        "gaps": {checked.scope.shown_name(name): gap for name, gap in checked.scope.gaps.items()},
         "repaired": dict(repair.counts) if repair is not None else None,
         "recounted": repair.recounted if repair is not None else [],
         "removed": repair.removed if repair is not None else [],
@@ -235,6 +244,8 @@ def print_table(
         text = f"{count(found_count, 'difference')} found, {left:,} left{of_these}."
     elif left:
         text = f"{count(left, 'difference')}."
+    elif checked.scope.gaps:
+        text = "No drift, but a gap."
     else:
         text = "✓ No drift."
     print_line(f"{text} Items read: {read or 'none'}.")
@@ -364,12 +375,20 @@ def _notes(checked: Verification, repair: Repair | None, share: float | None) ->
     for name, state in scope.states.items():
         if state in ("ready", "standby") and name not in scope.published and not scope.offline:
             yield f"{name} is not published ({state}): what it records was compared, and no values of items."
+    for name, (number, changing) in checked.by_lanes().items() if share is None else ():
+        moved = f"; {changing:,} of them kept changing, and were not decided" if changing else ""
+        yield f"{name} has no entries (ledger: lanes): {count(number, 'group')} compared with the items{moved}."
+    for name in sorted(scope.by_lanes - scope.lanes):
+        why = "it is filling" if scope.states[name] == "filling" else "no item shows what has expired (expired: keep)"
+        yield f"{scope.shown_name(name)} has no entries (ledger: lanes), and its groups were not compared: {why}."
+    for name, gap in scope.gaps.items():
+        yield f"{scope.shown_name(name)} has a gap: {gap}. Its groups may be wrong. --repair counts it again."
     if scope.keeping and share is None:
         names = ", ".join(scope.keeping)
         yield f"Contributions of expired items (expired: keep) cannot be checked, and are assumed to be correct: {names}."
     if share is not None and scope.offline and scope.published:
         yield f"A sample shows no totals without a ledger, so these were not compared: {', '.join(sorted(scope.published))}."
-    elif share is not None and scope.grouped:
+    elif share is not None and (scope.grouped or scope.by_lanes):
         yield (
             "Items were compared with their groups in the ledger, but groups were not compared with all source items: where "
             "an item and its group differ, either may be wrong."

@@ -79,6 +79,9 @@ A refresh commits at most 5 minutes after it has read an item (`entry_refresh`),
 more than 15 minutes ago, and clocks differ: https://docs.aws.amazon.com/IAM/latest/UserGuide/signature-v4-troubleshooting.html
 """
 
+GAP_TODO = "Correct the cause, then run `projections apply` with the rule: it fills a new version"
+"""What to do about a gap of a version that is not published."""
+
 _LONGEST_GAP = 200
 """Characters of the reason of a gap."""
 
@@ -131,6 +134,11 @@ class Version(NamedTuple):
     """Why its groups may be wrong since something was not counted by lanes. Only a recount clears it."""
     streams: frozenset[str] = frozenset()
     """The streams that it is counted from by lanes, each as its table and label."""
+
+    @property
+    def replaced_by_apply(self) -> bool:
+        """Whether its groups may be wrong, and a new version of the same meaning is to be filled."""
+        return self.doubted or (bool(self.gap) and self.state != "active")
 
     @property
     def began_in_lanes(self) -> bool:
@@ -518,13 +526,15 @@ class Registry:
         return self._change_versions(change)
 
     def promote(self, versions: Iterable[str]) -> RegistrySnapshot:
-        """Publish these versions from now on, instead of those that are active. Versions that are gone are left out."""
+        """Publish these versions from now on, instead of those that are active. Those that are gone, or have a gap, are left
+        out.
+        """
         names = set(versions)
 
         def change(now: RegistrySnapshot) -> _Changes:
             changed, epoch = [], self._epoch(now)
             for version in now.versions.values():
-                if version.name in names and version.state in ("ready", "standby"):
+                if version.name in names and version.state in ("ready", "standby") and not version.gap:
                     former = now.active.get(version.rule) or now.last_published(version)
                     if former is not None:
                         leaves = former.doubted or not former.recorded
@@ -677,7 +687,7 @@ class Registry:
         epoch = self._epoch(now)
         for place, (name, rule) in enumerate(program.rules.items()):
             versions = [version for version in now.of(name) if version.maintained]
-            same = (v for v in reversed(versions) if v.fingerprint == rule.fingerprint and not v.doubted)
+            same = (v for v in reversed(versions) if v.fingerprint == rule.fingerprint and not v.replaced_by_apply)
             known = next(same, None)
             if known is None:
                 if (rule.held or hold) and not rule.recorded:

@@ -75,6 +75,9 @@ def program_of(text: str) -> Program:
 class World:
     """Rules (those under `projections:`, after a common head), a store, and what was rejected."""
 
+    shard = ""
+    """The shard that batches come from."""
+
     def __init__(self, rules: str, head: str = "", **settings: Any) -> None:
         head = head or HEAD + (TAG if "into: Tag" in rules else "") + "projections:\n"
         self.program = program_of(head + rules)
@@ -105,17 +108,25 @@ class World:
 
     def carry_out(self, versions: Collection[str] | None = None, **options: Any) -> Run:
         """Carry out a backfill in this process. Without `versions`, it is that of all that are filling."""
-        clock = self.settings.get("clock", lambda: 1_700_000_000.0)
-        work = Backfill(self.program, self.store, now=lambda: datetime.fromtimestamp(clock(), UTC))
+        work = self.operation()
         run = work.begin(versions=versions, restart=True, **options)
         while not run.done:
-            for segment in work.segments(run):
-                while not segment.done:
-                    page = work.page(run, segment, Deadline(lambda: 900.0))
-                    assert not page.failed
-                    segment = page.segment
-            run, _ = work.forward(run)
+            run = self.forward(work, run)
         return run
+
+    def operation(self) -> Backfill:
+        """The backfill of these tables."""
+        clock = self.settings.get("clock", lambda: 1_700_000_000.0)
+        return Backfill(self.program, self.store, now=lambda: datetime.fromtimestamp(clock(), UTC))
+
+    def forward(self, work: Backfill, run: Run) -> Run:
+        """Do a phase of a run."""
+        for segment in work.segments(run):
+            while not segment.done:
+                page = work.page(run, segment, Deadline(lambda: 900.0))
+                assert not page.failed
+                segment = page.segment
+        return work.forward(run)[0]
 
     def guards(self) -> Guards:
         snapshot, program = self.registry().current()
@@ -157,7 +168,7 @@ class World:
         if records is None:
             records = self.records()
             self.position += len(records)
-        return self.processor.process(records, remaining=lambda: remaining)
+        return self.processor.process(records, remaining=lambda: remaining, shard=self.shard)
 
     def settle(self) -> None:
         """Delivers what is new until nothing is."""

@@ -144,7 +144,8 @@ def _snapshot(read: Readings, report: Derived) -> Derived:
     version = snapshot.version(report.rule) if snapshot is not None else None
     if snapshot is None or version is None:
         return report
-    report = replace(report, version=version.name, state=version.state)
+    notes = (f"{name} may have missed changes: {version.gap}",) if version.gap else ()
+    report = replace(report, version=version.name, state=version.state, notes=(*report.notes, *notes))
     if version.state == "active":
         return report
     active = snapshot.active.get(version.rule)

@@ -286,6 +286,8 @@ def _excuse(read: Readings, name: str) -> str:
         return "there is no ledger yet"
     if read.scope.states[name] == "filling":
         return "this version is filling: its fill records existing items"
+    if name in read.scope.by_lanes:
+        return "lanes count it (ledger: lanes), so entries need not have it"
     return ""
 
 

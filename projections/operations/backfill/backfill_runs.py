@@ -20,7 +20,7 @@ from typing import Any
 
 from projections.engine import rivals
 from projections.engine.ledger_items import LEDGER
-from projections.engine.registry import Registry, RegistrySnapshot, Version
+from projections.engine.registry import GAP_TODO, Registry, RegistrySnapshot, Version
 from projections.engine.rejections import Rejected
 from projections.engine.running import Deadline, Reload, one_by_one
 from projections.engine.running import Run as RunPieces
@@ -131,9 +131,10 @@ class Backfill:
     ) -> Run:
         """Start a run, or continue an equal one that has not ended and is less than 24 hours old.
 
-        It fills `versions` (without them, all that are filling), refreshes all that depends on items, and `promotes` the
-        filled ones that are not held. Without `fills` it only promotes. With `new_secret`, it begins again and signs all
-        guards with a new secret of the ledger. Raises UsageError and Misconfigured.
+        It fills `versions`, refreshes all that depends on items, and `promotes` the filled ones that are not held. Without
+        `versions`, it fills all that are filling, and counts those again that lanes count (`lanes_to_recount`), because a
+        refresh does not correct them; these are promoted in any case. Without `fills` it only promotes. With `new_secret`,
+        it begins again and signs all guards with a new secret of the ledger. Raises UsageError and Misconfigured.
         """
         known = self.progress.run()
         snapshot, program = self.registry.current()
@@ -141,7 +142,7 @@ class Backfill:
             restart = restart or len(snapshot.identity.secrets) == 1
             snapshot = self.registry.rotate()
         if versions is None:
-            names = tuple(name for name, version in snapshot.versions.items() if version.state in ("filling", "ready"))
+            names = _waiting(snapshot)
         else:
             names = tuple(name for name in versions if self._is_waiting(snapshot, name))
         going = known if known is not None and not known.done and not restart and not self._is_expired(known) else None
@@ -149,6 +150,9 @@ class Backfill:
             waiting = tuple(name for name in going.versions if self._is_waiting(snapshot, name))
             if waiting == names and not any(version.promoted > going.epoch for version in unread(snapshot)):
                 return going
+        if versions is None and fills and (rules := lanes_to_recount(snapshot)):
+            snapshot = self.registry.recount(rules).snapshot
+            names = _waiting(snapshot)
         run = Run(
             name=self._named_next(),
             versions=names,
@@ -266,10 +270,10 @@ class Backfill:
 
     def _promote(self, run: Run) -> tuple[Run, bool]:
         snapshot = self.registry.read_or_create()
-        if run.promotes:
-            snapshot = self.registry.promote(
-                name for name in run.versions if name in snapshot.versions and not snapshot.versions[name].held
-            )
+        there = [snapshot.versions[name] for name in run.versions if name in snapshot.versions]
+        promoted = [v.name for v in there if not v.held and (run.promotes or is_recount(snapshot, v))]
+        if promoted:
+            snapshot = self.registry.promote(promoted)
         late = {version.name for version in unread(snapshot) if version.promoted > run.epoch}
         published = [v for v in snapshot.versions.values() if v.state == "active" and v.name not in late]
         unfinished = {version.rule for version in published if version.unfinished}
@@ -356,6 +360,33 @@ class Backfill:
             return Done(after, {}, page.rejected, page.withheld, dismissed=page.dismissed)
         after = self.progress.segment(run, segment.phase, segment.table, segment.number)
         return Done(after, {}, page.rejected, page.withheld, ours=False, dismissed=page.dismissed)
+
+
+def _waiting(snapshot: RegistrySnapshot) -> tuple[str, ...]:
+    return tuple(name for name, version in snapshot.versions.items() if version.state in ("filling", "ready"))
+
+
+def lanes_to_recount(snapshot: RegistrySnapshot) -> list[str]:
+    """Return the rules whose published versions lanes count, except those that are being counted again."""
+    return [
+        active.rule
+        for active in snapshot.active.values()
+        if active.lanes and not any(is_recount(snapshot, version) for version in snapshot.of(active.rule))
+    ]
+
+
+def is_recount(snapshot: RegistrySnapshot, version: Version) -> bool:
+    """Return whether a version is to replace one of the same meaning whose groups may be wrong."""
+    active = snapshot.active.get(version.rule)
+    if active is None or version.state not in ("filling", "ready") or version.gap:
+        return False
+    return active.doubted and active.fingerprint == version.fingerprint
+
+
+def unpublished_gaps(snapshot: RegistrySnapshot) -> dict[str, str]:
+    """Return the filled versions that were not published because their groups may be wrong, each with the reason."""
+    ready = [v for v in snapshot.versions.values() if v.state == "ready" and v.gap and not v.held]
+    return {version.name: f"not published: {version.gap}. {GAP_TODO}" for version in ready}
 
 
 def unread(snapshot: RegistrySnapshot) -> list[Version]:

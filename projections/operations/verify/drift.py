@@ -36,7 +36,7 @@ KINDS = {
     "target missing": "an item that a rule creates does not exist, although it has contributions",
     "target extra": "an item that a rule creates exists, although it has no contributions",
     "occupied": "an item of another kind is under the key of an item that a rule creates",
-    "group": "a total is not the sum of what the entries contribute",
+    "group": "a total is not the sum of what the entries, or without entries the items, contribute",
     "member missing": "a group lacks a member that an entry contributes",
     "member extra": "a group has a member that no entry contributes",
     "member stale": "a member of a group has other values than its entry",

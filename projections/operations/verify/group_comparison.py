@@ -7,6 +7,9 @@ with the group. The other groups are compared again, a few times.
 All groups are compared like this first in the copy of the tables. Those that differ there are then compared in the ledger.
 Without a ledger, the groups are computed in the same way from what the items contribute.
 
+Groups that are counted by the shards of the stream have no entries. They are compared with the items in the same way; but
+the versions are read again only after the longest time that a change takes to reach its group.
+
 The values that the source items give are those of the entries, corrected by the drift of entries that was found before. So
 neither a wrong entry nor a wrong group is reported as the expected value.
 """
@@ -16,9 +19,11 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
@@ -42,8 +47,8 @@ from projections.engine.value_counters import count_of, counter_key
 from projections.errors import BadInput
 from projections.language.contribution import Contributed, Contributions, Evaluated
 from projections.language.contribution import digest as payload_digest
-from projections.language.keys import unescape
-from projections.language.program import LEDGER_SCHEMA
+from projections.language.keys import encode_key, unescape
+from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.rules import AggregateRule, LedgerRule
 from projections.language.values import decode_order, encode_order, number_text
 from projections.operations.verify import showing
@@ -53,6 +58,7 @@ from projections.operations.verify.drift import GROUP as GROUP_SIDE
 from projections.operations.verify.drift import SOURCE as SOURCE_SIDE
 from projections.operations.verify.scanning import Scanner, Scratch, patiently
 from projections.operations.verify.verify_scope import GROUP, SOURCE, Scope, Subject
+from projections.operations.verify.verify_scope import ITEM as ITEM_SUBJECT
 
 _Row: TypeAlias = tuple[Any, ...]
 """Of a group: its account, rule, target and version."""
@@ -64,14 +70,32 @@ _MOST = 1_000_000
 
 
 class Groups:
-    """The groups that may differ from their entries."""
+    """The groups that may differ from their entries, or from the items.
 
-    def __init__(self, scope: Scope, store: Store, scratch: Scratch, candidates: Candidates, scanner: Scanner) -> None:
+    `pause` waits until a change has usually reached its group. `numbers` has the groups by version that were compared with
+    items, and `busy` those of them that kept changing.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        store: Store,
+        scratch: Scratch,
+        candidates: Candidates,
+        scanner: Scanner,
+        pause: Callable[[], None],
+    ) -> None:
         self._scope = scope
         self._store = store
         self._scratch = scratch
         self._candidates = candidates
         self._scanner = scanner
+        self._pause = pause
+        self.numbers: Counter[str] = Counter()
+        self.busy: Counter[str] = Counter()
+        rules = [scope.program.recorded[name] for name in scope.lanes]
+        self.read_from = frozenset(source.table for rule in rules for source in rule.sources)
+        """The tables with items that groups are compared with."""
         self._accounts = array("q")
         scratch.run("CREATE TABLE compared (account INTEGER PRIMARY KEY, rule TEXT, target TEXT, at TEXT)")
         scratch.run("CREATE TABLE amount (account INTEGER, slot TEXT, amount TEXT)")
@@ -99,12 +123,18 @@ class Groups:
             elif kind == "M|":
                 members[partition] = None
         grouped = self._scope.grouped
-        self.add(target for target in targets if target[0] in grouped)
+        self.add(target for target in targets if target[0] in grouped | self._scope.lanes)
         rows = [(account_of(key), *key[2:].split("|", 1)) for key in members if key[2:].partition("|")[0] in grouped]
         self._scratch.fill("INSERT OR IGNORE INTO compared (account, rule, target) VALUES (?, ?, ?)", rows)
 
+    def add_of_items(self, sources: Iterable[tuple[str, Evaluated]]) -> None:
+        """Add the groups that are compared with items, and that these items contribute to."""
+        self.add(dict.fromkeys((rule, target) for rule, target, _ in self._contributions(sources)))
+
     def screen(self, copy: Store) -> None:
-        """Compare the groups of a copy of the ledger. Those without a difference there are not compared again."""
+        """Compare the groups of a copy of the tables. Those without a difference there are not compared again."""
+        counts = self._scratch.rows("SELECT rule, count(*) FROM compared GROUP BY rule")
+        self.numbers = Counter({rule: number for rule, number in counts if rule in self._scope.lanes})
         while self._round(copy, Scanner(copy, threads=1), self._sides):
             pass
 
@@ -123,6 +153,7 @@ class Groups:
         for rule, target, at in self._scratch.rows("SELECT rule, target, at FROM compared"):
             busy = Drift("group", rule, target, at=at)
             self._candidates.drift(Subject(GROUP, rule, target), [busy], BUSY)
+            self.busy[rule] += rule in self._scope.lanes
         self._scratch.run("DELETE FROM compared")
 
     def _round(self, store: Store, scanner: Scanner, done: Callable[[_Row, Group], bool]) -> bool:
@@ -132,17 +163,25 @@ class Groups:
         needed for the group.
         """
         self._accounts = array("q")
+        rules: set[str] = set()
         query = "SELECT account, rule, target FROM compared WHERE at IS NULL ORDER BY account LIMIT ?"
         for rows in slices(self._scratch.rows(query, (_MOST,)), _AT_ONCE):
             groups = _read(store, rows)
             self._accounts.extend(account for account, _, _ in rows)
+            rules.update(rule for _, rule, _ in rows)
             self._scratch.fill(
                 "UPDATE compared SET at = ? WHERE account = ?",
                 [(groups[rule, target].at, account) for account, rule, target in rows],
             )
         if not self._accounts:
             return False
-        scanner.whole([(LEDGER, self._page)])
+        from_items = not rules.isdisjoint(self._scope.lanes)
+        tables = self.read_from if from_items else ()
+        scanner.whole([(table, partial(self._source_page, table)) for table in sorted(tables)])
+        if not rules <= self._scope.lanes:
+            scanner.whole([(LEDGER, self._page)])
+        if from_items and store is self._store:
+            self._pause()
         self._index()
         first, last = self._accounts[0], self._accounts[-1]
         query = (
@@ -203,7 +242,22 @@ class Groups:
         self._clear()
         self._scratch.run("DELETE FROM compared")
 
-    # The ledger
+    # The tables
+
+    def _contributions(self, sources: Iterable[tuple[str, Evaluated]]) -> Iterator[tuple[str, str, Contributed]]:
+        """Yield what items contribute to groups that are compared with items."""
+        for _, evaluated in sources:
+            for rule in evaluated.contributions.keys() & self._scope.lanes:
+                for target, contributed in evaluated.contributions[rule].items():
+                    yield rule, target, contributed
+
+    def _source_page(self, table: str, images: Sequence[Image]) -> None:
+        amounts: dict[tuple[int, str], Decimal] = {}
+        sources, _ = evaluate_items(self._scope.program, table, images)
+        for rule, target, contributed in self._contributions(sources):
+            if self._is_compared(account := account_of(members_key(rule, target))):
+                _sum(amounts, account, contributed)
+        self._keep(amounts)
 
     def _is_compared(self, account: int) -> bool:
         place = bisect_left(self._accounts, account)
@@ -269,7 +323,7 @@ class Groups:
         return True
 
     def _differences(self, row: _Row, now: Group, corrections: _Corrections | None) -> Iterator[Drift]:
-        """Yield the differences between a group and its entries."""
+        """Yield the differences between a group and its entries, or the items."""
         account, rule, target, at = row
         known = self._scope.rule(rule)
         assert known is not None
@@ -291,6 +345,10 @@ class Groups:
                 held = showing.value(now.damaged[slot])
             if held != summed:
                 drift = replace(common, attribute=showing.measure(known, slot), actual=held, raw=slot)
+                if rule in self._scope.lanes:
+                    sides = {GROUP_SIDE: held, SOURCE_SIDE: summed}
+                    yield replace(drift, expected=summed, sides=sides, wrong=(GROUP_SIDE,))
+                    continue
                 source = (showing.number(wanted.get(slot, Decimal(0))),) if wanted is not None else ()
                 yield _with_sides(drift, summed, *source)
         yield from self._members(account, known, target, at, corrections)
@@ -344,6 +402,8 @@ class Groups:
         Otherwise the values are not computed: the drift of the group shows what its totals should be.
         """
         if drift.kind not in ("value", "guard", "target missing", "target extra") or SOURCE_SIDE in drift.sides:
+            return drift
+        if drift.rule in self._scope.by_lanes - self._scope.lanes:
             return drift
         slot = _slot_of(self._scope.rule(drift.rule), drift.attribute)
         corrections, compared = _Corrections(), dict[str, Drift]()
@@ -405,6 +465,21 @@ class _Corrections:
         """Return the corrected sums of entries."""
         names = amounts.keys() | self._amounts.keys()
         return {name: WIDE.add(amounts.get(name, Decimal(0)), self._amounts.get(name, Decimal(0))) for name in names}
+
+
+def evaluate_items(
+    program: Program, table: str, images: Iterable[Image]
+) -> tuple[list[tuple[str, Evaluated]], list[Subject]]:
+    """Return what items contribute, by their encoded keys, and a subject for each whose content causes an error."""
+    sources: list[tuple[str, Evaluated]] = []
+    failing: list[Subject] = []
+    for image in images:
+        key = program.tables[table].key(table, image)
+        try:
+            sources.append((encode_key(key), program.evaluate(key, image)))
+        except Exception:
+            failing.append(Subject(ITEM_SUBJECT, "", encode_key(key)))
+    return sources, failing
 
 
 def contributions_in(entry: Image) -> Contributions:

@@ -1,7 +1,7 @@
 """Repairs drift with the engine's own refreshes, whose writes are conditional.
 
-First, rules with a group that differs from its entries are recounted: each gets a new version of the same meaning,
-which is filled and promoted. Then items: their contributions, copies, index attributes and the attributes of their
+First, rules with a group that differs from its entries, or with a gap, are recounted: each gets a new version of the same
+meaning, which is filled and promoted. Then items: their contributions, copies, index attributes and the attributes of their
 parents. Published values come last. A repair may be stopped at any point and started again.
 """
 
@@ -30,7 +30,7 @@ from projections.errors import InvalidRequest, Misconfigured, Transient, UsageEr
 from projections.language.keys import decode_key
 from projections.language.program import Program
 from projections.language.rules import public_name
-from projections.operations.backfill.backfill_runs import Backfill
+from projections.operations.backfill.backfill_runs import Backfill, unpublished_gaps
 from projections.operations.backfill.runner import Runner, backfill_with_threads
 from projections.operations.dry import Cautious
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, EXPLAINED, Candidates
@@ -119,7 +119,7 @@ class Repair:
         """Repair everything. Groups first: a damaged one may refuse what an item contributes."""
         subjects = (subject for table in (DRIFTS, EXPLAINED, BUSY) for subject in self._candidates.subjects(table))
         groups = {subject for subject in subjects if subject.kind == GROUP}
-        self._recount({group.rule for group in groups})
+        self._recount({group.rule for group in groups} | self._scope.gaps.keys())
         self.counts[GROUP] += len(groups)
         for batch in slices(self._candidates.subjects(DRIFTS), AT_ONCE):
             items = [subject for subject in batch if subject.kind in (SOURCE, COPY, INDEX, CHILD)]
@@ -175,6 +175,10 @@ class Repair:
             names = [version.name for version in versions.values()]
             backfill.work(self._begin(versions=names))
             self._note(self.failed, backfill.failed)
+            unpublished = unpublished_gaps(self._registry.read_or_create())
+            left = {name: unpublished[name] for name in names if name in unpublished}
+            self._note(self.failed, left)
+            self.recounted = [rule for rule in self.recounted if versions[rule].name not in left]
             for record in backfill.rejected:
                 if record.fault != "group" or record.rule not in self.recounted:  # the damaged groups refuse to the end
                     self._note(self.rejected, {record.key or "": record.reason})
@@ -288,7 +292,7 @@ def verify_and_repair(
             _leave_out_followers(verification)
         number, cautious = verification.candidates.count(), Cautious(store, deletes=allow_delete)
         done: Repair | None = None
-        if repair and (number or any(True for _ in verification.busy())):
+        if repair and (number or scope.gaps or any(True for _ in verification.busy())):
             report("repairing", 0)
             backfill = backfill_with_threads(packaged, store, segments=segments)
             candidates = verification.candidates

@@ -14,14 +14,12 @@ from typing import Any, cast
 from projections.engine.ledger_items import LEDGER
 from projections.engine.running import Run, one_by_one, slices
 from projections.engine.store import Image, Store
-from projections.language.contribution import Evaluated
-from projections.language.keys import encode_key
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, LEFT, Candidates
 from projections.operations.verify.drift import Drift, with_all_sources
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.group_comparison import Groups
+from projections.operations.verify.group_comparison import Groups, evaluate_items
 from projections.operations.verify.scanning import PAGE, Scanner, Scratch, Segment, TableCopy
-from projections.operations.verify.verify_scope import COPY, ITEM, TARGET, Scope, Subject, of_items, of_ledger
+from projections.operations.verify.verify_scope import COPY, TARGET, Scope, of_items, of_ledger
 
 PATIENCE = 20.0
 """Seconds after which a change has usually had all its effects."""
@@ -64,7 +62,8 @@ class Verification:
         examiner = self._copy_examiner if scope.offline else Examiner(scope, store, sleep)
         self.candidates = Candidates(examiner, scratch, patience=patience, sleep=self._pause, run=run)
         self._scanner = Scanner(store, threads=threads, report=self._count, sleep=sleep, page=page)
-        self._groups = Groups(scope, store, scratch, self.candidates, self._scanner)
+        pause = partial(self._pause, patience)
+        self._groups = Groups(scope, store, scratch, self.candidates, self._scanner, pause)
         self.compares_sources = False
         """Whether all source items are compared with the ledger, so that the wrong side of a difference is known."""
         self.uncompared: dict[str, list[str]] = {}
@@ -132,6 +131,13 @@ class Verification:
         """Yield the differences of subjects that kept changing, so that they have no verdict."""
         return self._shown_drifts(BUSY)
 
+    def by_lanes(self) -> dict[str, tuple[int, int]]:
+        """Return how many groups were compared with items, by version, and how many of them kept changing."""
+        groups = self._groups
+        return {
+            self.scope.shown_name(name): (groups.numbers[name], groups.busy[name]) for name in sorted(self.scope.lanes)
+        }
+
     def _shown_drifts(self, table: str) -> Iterator[Drift]:
         return (replace(drift, rule=self.scope.shown_name(drift.rule)) for drift in self.candidates.drifts(table))
 
@@ -166,8 +172,12 @@ class Verification:
         self._copied.keep(table, images)
         if table != LEDGER and self.scope.offline:
             self._contribute(table, images)
-        elif not self.scope.offline and table == LEDGER:
+        elif table == LEDGER and not self.scope.offline:
             self._groups.add_all(images)
+        elif table in self._groups.read_from:
+            sources, failing = evaluate_items(self.scope.program, table, images)
+            self.candidates.add(failing)
+            self._groups.add_of_items(sources)
         if not again:
             subjects = of_ledger(self.scope, images) if table == LEDGER else of_items(self.scope, table, images)
             self.candidates.add(subjects)
@@ -175,14 +185,8 @@ class Verification:
     def _contribute(self, table: str, images: Sequence[Image]) -> None:
         """Without a ledger: add what the items of a page contribute to the groups that are computed."""
         self._find_guards(table, images)
-        program = self.scope.program
-        sources: list[tuple[str, Evaluated]] = []
-        for image in images:
-            key = program.tables[table].key(table, image)
-            try:
-                sources.append((encode_key(key), program.evaluate(key, image)))
-            except Exception:
-                self.candidates.add([Subject(ITEM, "", encode_key(key))])
+        sources, failing = evaluate_items(self.scope.program, table, images)
+        self.candidates.add(failing)
         self._copied.keep(LEDGER, self._groups.contribute(sources))
 
     def _count(self, table: str, items: int) -> None:

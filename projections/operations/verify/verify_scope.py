@@ -31,6 +31,9 @@ class Scope:
     Of a filling version, only groups are compared with entries: its fill adds the items that it has not read yet. Of any
     other version, what it records is compared with the items. Values on items are those of the published version; where a
     rule has none, those of its complete version, since the application may maintain them.
+
+    Versions that are counted by the shards of the stream (`ledger: lanes`) have no entries. Their groups are compared with
+    the items, unless they are filling or keep what has expired, which no item shows.
     """
 
     def __init__(self, program: Program, snapshot: RegistrySnapshot | None, names: Iterable[str] = ()) -> None:
@@ -49,12 +52,22 @@ class Scope:
         """By name: `active`, `standby`, `ready` or `filling`."""
         seen = {rule.name for rule in rules if self.states[rule.name] != "filling"}
         recorded = [rule for name, rule in program.recorded.items() if name in self.states]
-        self.grouped = frozenset(rule.name for rule in recorded) if not self.offline else frozenset[str]()
+        versions = snapshot.versions if snapshot is not None else {}
+        by_lanes = [versions[rule.name] for rule in recorded if rule.name in versions]
+        self.gaps = {version.name: version.gap for version in by_lanes if version.gap}
+        """The versions whose groups may be wrong, each with the reason."""
+        self.by_lanes = frozenset(version.name for version in by_lanes if version.lanes is not None)
+        """The versions that are counted by the shards of the stream."""
+        self.grouped = (
+            frozenset(rule.name for rule in recorded) - self.by_lanes if not self.offline else frozenset[str]()
+        )
         """The rules whose groups are compared with entries."""
         kept = [rule for rule in recorded if rule.name in seen]
-        self.recorded = frozenset(rule.name for rule in kept)
+        self.recorded = frozenset(rule.name for rule in kept) - self.by_lanes
         """The rules whose contributions are compared with items."""
-        self.recorded_from = frozenset(source.name for rule in kept for source in rule.sources)
+        self.lanes = frozenset(rule.name for rule in kept if rule.name in self.by_lanes and rule.expired != "keep")
+        """The rules whose groups are compared with items, because there are no entries."""
+        self.recorded_from = frozenset(source.name for r in kept if r.name in self.recorded for source in r.sources)
         """The source entities of these rules."""
         self.stale = sorted(snapshot.stale) if snapshot is not None else []
         """The versions that are not compared, because this package, or that of a function, cannot read them."""
@@ -82,7 +95,7 @@ class Scope:
         """By entity whose items live rules create: all guards on them that count contributions."""
         self.tables = [name for name in program.tables if name in _tables(rules)]
         """The application's tables that these rules read or write."""
-        self.ledger = not self.offline and bool(self.grouped or embeds)
+        self.ledger = not self.offline and bool(self.grouped or self.by_lanes or embeds)
         """Whether the ledger has to be read."""
 
     def _state(self, rule: Rule) -> str:
@@ -117,7 +130,7 @@ class Scope:
 
     def with_sides(self, drift: Drift) -> Drift:
         """Return a drift of these rules with its sides."""
-        return with_sides(drift, grouped=drift.rule in self.recorded and not self.offline)
+        return with_sides(drift, grouped=drift.rule in self.recorded | self.by_lanes and not self.offline)
 
     def rule(self, name: str) -> LedgerRule | None:
         """Return a rule with groups by its name."""
@@ -126,7 +139,7 @@ class Scope:
     @property
     def filling(self) -> list[str]:
         """The versions whose groups alone are compared, because their fill is not complete."""
-        return [name for name, state in self.states.items() if state == "filling"]
+        return [name for name, state in self.states.items() if state == "filling" and name not in self.by_lanes]
 
     @property
     def keeping(self) -> list[str]:

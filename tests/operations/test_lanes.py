@@ -1,0 +1,208 @@
+"""What operations do with versions that the shards of the stream count (`ledger: lanes`): they have no entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from projections.engine.store import ItemKey
+from projections.inspect.explain.item import item_explanation
+from projections.operations.verify.repair import verify_and_repair
+from tests.engine.world import HEAD, World
+from tests.operations.verify_scene import Brief, brief, drifts, edit, ledger_edit, of, repaired, verified
+
+LIKES = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count, stars: sum(stars)}, ledger: lanes}}\n"
+GROUP = "G|likes.1|main|POST#1|METADATA"
+
+
+def counted(rules: str = LIKES, head: str = "") -> World:
+    """Two posts with three likes each, counted by a shard."""
+    w = World(rules, head)
+    w.shard = "shard-1"
+    for post in range(2):
+        w.put(f"POST#{post}", "METADATA")
+    for user in range(3):
+        for post in range(2):
+            w.like(user, post, stars=user)
+    w.settle()
+    assert w.post() == {"likeCount": 3, "stars": 3}
+    assert not w.ledger("E|")
+    return w
+
+
+def gap(w: World) -> None:
+    """A like is delivered without its shard."""
+    w.shard = ""
+    w.like(7, 1, stars=7)
+    w.settle()
+    w.shard = "shard-1"
+
+
+DAMAGES: list[tuple[Callable[[World], Any], Sequence[Brief]]] = [
+    (lambda w: edit(w, "USER#1", "LIKE#1", stars=9), [of("group", "likes", "POST#1|METADATA", "stars", 3, 11)]),
+    (
+        lambda w: ledger_edit(w, GROUP, n={"N": "5"}),
+        [
+            of("group", "likes", "POST#1|METADATA", "contributions", 5, 3),
+            of("value", "likes", "POST#1|METADATA", "likeCount", 3, None),
+        ],
+    ),
+    (
+        lambda w: w.store.remove(ItemKey("ledger", GROUP, "00")),
+        [
+            of("group", "likes", "POST#1|METADATA", "contributions", 0, 3),
+            of("group", "likes", "POST#1|METADATA", "stars", 0, 3),
+            of("value", "likes", "POST#1|METADATA", "likeCount", 3, None),
+            of("value", "likes", "POST#1|METADATA", "stars", 3, None),
+            of("guard", "likes", "POST#1|METADATA", "~likes", {"at": "1700000000.000000000000001"}, None),
+        ],
+    ),
+    (
+        lambda w: edit(w, "POST#1", "METADATA", likeCount=8),
+        [of("value", "likes", "POST#1|METADATA", "likeCount", 8, 3)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "wanted"), DAMAGES)
+def test_groups_without_entries_are_compared_with_the_items_and_repaired(
+    damage: Callable[[World], Any], wanted: Sequence[Brief]
+) -> None:
+    w = counted()
+    assert drifts(w) == []
+    damage(w)
+    w.position = len(w.store.stream("main"))
+    assert brief(drifts(w)) == set(wanted)
+    assert repaired(w) == []
+    assert drifts(w) == []
+
+
+def test_groups_that_keep_moving_are_counted_and_not_decided() -> None:
+    w = counted()
+    ledger_edit(w, GROUP, n={"N": "5"})
+
+    def move(seconds: float) -> None:
+        """Somebody likes the post during each pause, and the group is raised."""
+        w.like(w.position, 1, stars=0)
+        w.settle()
+
+    with verified(w, patience=1.0, sleep=move) as verification:
+        assert [(drift.rule, drift.target) for drift in verification.busy()] == [("likes", "main|POST#1|METADATA")]
+        assert verification.by_lanes() == {"likes": (2, 1)}
+
+
+def test_a_change_on_its_way_to_a_group_is_no_drift() -> None:
+    w = counted()
+    w.like(7, 1, stars=7)
+    assert brief(drifts(w)), "without a pause"
+    with verified(w, patience=1.0, sleep=lambda seconds: w.settle()) as verification:
+        assert (list(verification.drifts()), list(verification.busy())) == ([], [])
+
+
+def test_groups_that_keep_what_expired_are_left_out() -> None:
+    head = HEAD.replace('LIKE#{postId}"}}', 'LIKE#{postId}"}, expires: true}')
+    w = counted(LIKES.replace("from: Like,", "from: Like, expired: keep,"), head + "projections:\n")
+    w.remove("USER#1", "LIKE#1", by_ttl=True)
+    w.settle()
+    assert w.post() == {"likeCount": 3, "stars": 3}
+    edit(w, "POST#1", "METADATA", likeCount=8)
+    with verified(w) as verification:
+        (drift,) = verification.drifts()
+        assert (drift.attribute, drift.wrong, verification.by_lanes()) == ("likeCount", None, {})
+
+
+def refilled() -> World:
+    """Lanes take over from entries, which still have a part of what they counted."""
+    w = counted().under(LIKES.replace("count,", "count, most: sum(stars),"))
+    w.shard = "shard-1"
+    w.apply()
+    return w
+
+
+def test_a_part_in_an_entry_is_not_compared_once_lanes_count() -> None:
+    w = refilled()
+    assert w.ledger("E|")
+    assert drifts(w) == []
+    w.remove("USER#1", "LIKE#1")
+    w.like(8, 1, stars=1)
+    w.settle()
+    assert w.post()["likeCount"] == 3
+    w.put("USER#2", "LIKE#1", stars=9)
+    w.settle()
+    assert drifts(w) == []
+    explanation = item_explanation(w.program, w.store, ItemKey("main", "USER#2", "LIKE#1"))
+    assert explanation.drifts == ()
+    assert explanation.source is not None
+    assert {each.excuse for each in explanation.source.contributions} == {
+        "lanes count it (ledger: lanes), so entries need not have it"
+    }
+
+
+def test_a_gap_is_reported_and_repaired_by_a_recount() -> None:
+    w = counted()
+    gap(w)
+    assert w.post() == {"likeCount": 3, "stars": 3}
+    settings: dict[str, Any] = {"patience": 0.0, "segments": 1}
+    ledger_edit(w, GROUP, n={"N": "4"}, **{"=stars": {"N": "10"}})
+    with verify_and_repair(w.program, w.store, repair=True, **settings) as done:
+        assert done.differences > 0
+        assert done.repair is not None
+        assert (done.repair.recounted, done.repair.failed) == (["likes"], {})
+        assert done.verification.scope.gaps == {}
+    assert w.post() == {"likeCount": 4, "stars": 10}
+
+
+def test_a_gap_without_a_difference_is_repaired_too() -> None:
+    w = counted()
+    w.shard = ""
+    w.like(2, 1, stars=2, note="the same contribution")
+    w.settle()
+    with verify_and_repair(w.program, w.store, repair=True, patience=0.0, segments=1) as done:
+        assert (done.differences, done.repair and done.repair.recounted) == (0, ["likes"])
+    assert w.registry().read_or_create().active["likes"].name == "likes.2"
+
+
+# Backfills and promotions
+
+
+def test_a_backfill_counts_again_what_lanes_count() -> None:
+    w = counted()
+    w.like(7, 1, stars=7)
+    w.position = len(w.store.stream("main"))  # the stream was off
+    run = w.carry_out(promotes=False)
+    assert run.versions == ("likes.2",)
+    assert w.post() == {"likeCount": 4, "stars": 10}
+    assert [v.name for v in w.registry().read_or_create().versions.values()] == ["likes.2"]
+    assert drifts(w) == []
+
+
+def test_a_backfill_that_goes_on_does_not_begin_to_count_again() -> None:
+    w = counted()
+    work = w.operation()
+    run = work.begin(promotes=False)
+    assert work.begin(promotes=False) == run
+    while run.phase != "groups":
+        run = w.forward(work, run)
+    assert w.registry().read_or_create().active["likes"].name == "likes.2"
+    assert work.begin(promotes=False) == run
+
+
+def test_a_version_with_a_gap_is_not_published_and_apply_fills_another() -> None:
+    w = counted().under(LIKES.replace("count,", "count, most: sum(stars),"))
+    w.shard = ""
+    w.registry().register(w.program)
+    w.like(7, 1, stars=7)
+    w.settle()
+    assert w.carry_out(["likes.2"]).done
+    version = w.registry().read_or_create().versions["likes.2"]
+    assert (version.state, version.gap) == (
+        "ready",
+        "a batch had no shard id: the event source mapping needs a tumbling window",
+    )
+    assert w.registry().read_or_create().active["likes"].name == "likes.1"
+    w.shard = "shard-1"
+    assert w.apply().versions == ("likes.3",)
+    assert w.registry().read_or_create().active["likes"].name == "likes.3"
+    assert w.post() == {"likeCount": 4, "stars": 10, "most": 10}
