@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import cold, cpu, growth, profile, throughput, units
-from benchmarks.figures import Figure, as_json, lines
+from benchmarks.figures import Figure, as_json, commit, lines
 from tests import emulators
 
 _SOURCES = 100_000
@@ -95,18 +94,8 @@ def _versions() -> dict[str, str]:
         **{package: version(package) for package in _PACKAGES},
         "ministack": emulators.MINISTACK,
         "dynamodb_local": emulators.DYNAMODB_LOCAL,
-        "commit": _commit(),
+        "commit": commit(),
     }
-
-
-def _commit() -> str:
-    asked = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        return subprocess.run(
-            asked, cwd=Path(__file__).parent, check=True, capture_output=True, text=True
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

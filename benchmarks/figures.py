@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-__all__ = ["OURS", "Figure", "as_json", "lines", "text"]
+__all__ = ["OURS", "Figure", "as_json", "commit", "lines", "text"]
 
 OURS = {100: "ours (100)", 1000: "ours (1000)"}
 """Our ways by the records of a batch. To the others a batch means nothing: they do for each record what they do for one."""
@@ -56,3 +58,14 @@ def text(value: float) -> str:
 
 def as_json(figures: Sequence[Figure]) -> list[dict[str, Any]]:
     return [{**asdict(figure), "value": round(figure.value, 6)} for figure in figures]
+
+
+def commit() -> str:
+    """Return the commit of this clone, `unknown` without git."""
+    asked = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        return subprocess.run(
+            asked, cwd=Path(__file__).parent, check=True, capture_output=True, text=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

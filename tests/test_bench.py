@@ -40,9 +40,7 @@ def test_a_value_shows_the_digits_that_mean_something(value: float, shown: str) 
 def test_the_results_say_when_where_and_with_what_each_figure_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        bench, "_beside_others", lambda: [Figure("CPU", "microseconds per event", "likes", "ours", 40.1)]
-    )
+    monkeypatch.setattr(bench, "_beside_others", lambda: [Figure("CPU", "microseconds", "likes", "ours", 40.1)])
     monkeypatch.setattr(bench, "_alone", lambda: [Figure("cold start", "times", "ours", "value", 1.2)])
     monkeypatch.setattr(bench, "_grown", lambda sources: [Figure("growth", "megabytes", "", f"{sources:,}", 64.9)])
     file = tmp_path / "made" / "results.json"
@@ -50,15 +48,6 @@ def test_the_results_say_when_where_and_with_what_each_figure_was_measured(
     results = json.loads(file.read_text())
     assert results.keys() == {"date", "machine", "versions", "seconds", "figures"}
     assert results["machine"].keys() >= {"processor", "cores", "memory_gigabytes", "load", "system"}
-    assert results["versions"].keys() >= {
-        "python",
-        "botocore",
-        "dynamodb-projections",
-        "ministack",
-        "dynamodb_local",
-        "commit",
-    }
+    assert results["versions"].keys() >= {"python", "botocore", "ministack", "dynamodb_local", "commit"}
     assert results["figures"][2] == {"group": "growth", "unit": "megabytes", "case": "", "way": "2,000", "value": 64.9}
-    printed = capsys.readouterr().out
-    assert "40.1" in printed
-    assert str(file) in printed
+    assert {"40.1", str(file)} <= set(capsys.readouterr().out.split())

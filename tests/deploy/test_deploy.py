@@ -101,15 +101,8 @@ def test_a_write_ends_in_the_projections(stack: Outputs, sam: Sam) -> None:
 
 def test_a_record_that_no_rule_can_use_is_quarantined_and_others_go_on(stack: Outputs, sam: Sam) -> None:
     """`publishedAt` is no time, so that `listed` has no index key for it; the copy is made all the same."""
-    writer(stack, sam.endpoint)(
-        PK="USER#u9",
-        SK="POST#2026-01-06T10:00:00Z#p9",
-        postId="p9",
-        userId="u9",
-        title="When?",
-        status="published",
-        publishedAt="soon",
-    )
+    post = {"postId": "p9", "userId": "u9", "title": "When?", "status": "published", "publishedAt": "soon"}
+    writer(stack, sam.endpoint)(PK="USER#u9", SK="POST#2026-01-06T10:00:00Z#p9", **post)
     copy = eventually(lambda: read(stack, sam.endpoint, "POST#p9", "METADATA"), lambda item: "title" in item)
     assert copy["title"] == {"S": "When?"}
     message = eventually(lambda: quarantined(stack, sam.endpoint), lambda found: found.get("rule") == "listed")
@@ -205,15 +198,8 @@ def test_counters_kept_by_hand_are_counted_logs_are_redacted_and_a_retained_ledg
     post = read(found, sam.endpoint, "POST#p1", "METADATA")
     assert (post["likeCount"], post["title"]) == ({"N": "4"}, {"S": "Mine"})
 
-    writer(found, sam.endpoint)(
-        PK="USER#zoe@example.org",
-        SK="POST#2026-01-06T10:00:00Z#p9",
-        postId="p9",
-        userId="zoe@example.org",
-        title="t",
-        status="published",
-        publishedAt="the day Zoe left",
-    )
+    post = {"postId": "p9", "userId": "zoe@example.org", "title": "t", "status": "published"}
+    put(PK="USER#zoe@example.org", SK="POST#2026-01-06T10:00:00Z#p9", **post, publishedAt="the day Zoe left")
     message = eventually(lambda: quarantined(found, sam.endpoint), lambda one: one.get("rule") == "listed")
     assert "publishedAt (a string, '…') does not fit date(%Y-%m)" in message["reason"]
     key = {"pk": {"S": "A"}, "sk": {"S": "secret"}}
@@ -375,14 +361,8 @@ def waiting(stack: Outputs, endpoint: str) -> Mapping[str, str]:
 
 def metrics(name: str, endpoint: str) -> Mapping[str, float]:
     """The sums of what a function has told as metrics."""
-    function = client(endpoint, "lambda").get_function_configuration(FunctionName=name)
-    pages = (
-        client(endpoint, "logs")
-        .get_paginator("filter_log_events")
-        .paginate(logGroupName=function["LoggingConfig"]["LogGroup"], filterPattern="_aws")
-    )
     counts: Counter[str] = Counter()
-    for line in (event["message"] for page in pages for event in page["events"]):
+    for line in logs(name, endpoint).split("\n"):
         if line.startswith("{") and "_aws" in (told := json.loads(line)):
             counts.update({name: value[0] for name, value in told.items() if isinstance(value, list)})
     return counts
