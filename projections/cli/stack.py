@@ -27,7 +27,7 @@ _LEDGER = "LedgerTableName"
 _FUNCTIONS = ("StreamFunctionAlias", "StreamFunctionName")
 """The outputs that name the stream's function. A gradual deployment has the alias, which receives the records."""
 
-_FIRST = frozenset(("keys", "indexes", "stream", "ttl", "filters", "permissions"))
+_FIRST = frozenset(("keys", "indexes", "stream", "ttl", "delivery", "filters", "permissions"))
 """The codes of findings without whose change rules would fail, or not see all items."""
 
 
@@ -126,23 +126,20 @@ class Deployed:
         return other_maintainers(self.client("lambda"), name, ledger, self._streams(live))
 
     def findings(self, live: Live, mappings: Sequence[Mapping[str, Any]] | None) -> list[Finding]:
-        """Return where the deployed tables and these mappings do not agree with the rules.
-
-        The TTL is compared only if `compares_ttl`.
-        """
+        """Return where the deployed tables and these mappings do not agree with the rules, as far as `compares_ttl`."""
         from projections.aws.live_tables import time_to_live
-        from projections.deploy.comparison import TTL, LiveTable, live_findings
+        from projections.deploy.comparison import LiveTable, live_findings
 
         tables = {
             logical: LiveTable(live.described[logical], time_to_live(live.client, real), mappings)
             for logical, real in live.names.items()
         }
-        findings = live_findings(live.program, tables)
-        return [finding for finding in findings if finding.code != TTL.code or self.compares_ttl(live)]
+        findings, unknown = live_findings(live.program, tables), ("TimeToLiveSpecification", "TumblingWindowInSeconds")
+        return [each for each in findings if self.compares_ttl(live) or not each.path.endswith(unknown)]
 
     @staticmethod
     def compares_ttl(live: Live) -> bool:
-        """Return whether `findings` compares the TTL: not on an emulator, because MiniStack creates tables without."""
+        """Return whether `findings` compares TTL and tumbling windows: not on an emulator, because MiniStack has none."""
         from projections.aws.clients import is_emulated
 
         return not is_emulated(live.client.meta.endpoint_url)

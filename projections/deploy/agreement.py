@@ -42,6 +42,7 @@ from projections.deploy.comparison import (
     RECURSION,
     StreamMapping,
     filter_findings,
+    lane_findings,
     report,
     setting_findings,
     table_findings,
@@ -137,9 +138,7 @@ class _Comparison:
                 reason = f"whether the handler of {theirs.id} calls {handler} cannot be checked"
                 yield self.finding(NOT_JUDGED, theirs.path("Handler"), reason)
             if ours.properties.get("RecursiveLoop") not in (None, theirs.properties.get("RecursiveLoop")):
-                reason = (
-                    f"Lambda stops {theirs.id} after about 16 messages to its own queue: long pushes stay incomplete"
-                )
+                reason = f"Lambda stops {theirs.id} after about 16 messages to its own queue: pushes stay incomplete"
                 yield self.finding(RECURSION, theirs.path("RecursiveLoop"), reason, "RecursiveLoop: Allow")
 
     # The environment
@@ -189,9 +188,7 @@ class _Comparison:
         if created:
             yield from table_findings(self.document, created[0], schema, called, streams=logical != LEDGER)
             return
-        reason = (
-            f"this template does not create {called}, {name}, so its keys, indexes, stream and TTL cannot be checked"
-        )
+        reason = f"this template does not create {called}, {name}: keys, indexes, stream and TTL cannot be checked"
         instead = "run `projections status` after the deployment: it compares the deployed table with the rules"
         yield self.finding(NOT_JUDGED, ("Resources",), reason, instead)
 
@@ -222,6 +219,8 @@ class _Comparison:
                 yield self.finding(NOT_JUDGED, mapping.path, reason)
             for table in self.deployment.tables:
                 if table.name in read:
+                    for mapping in read[table.name]:
+                        yield from lane_findings(self.document, table, mapping)
                     yield from filter_findings(self.document, self.deployment.program, table, read[table.name])
                 elif table.name in self.tables and None not in read:
                     reason = f"no event source mapping delivers the records of table {table.name} to {function.id}"

@@ -10,6 +10,7 @@ template of what is deployed, and the same functions compare them. The kinds of 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -179,6 +180,25 @@ def setting_findings(document: Document, mapping: StreamMapping) -> Iterator[Fin
         yield wrong("DestinationConfig", reason, "add DestinationConfig with the ARN of an S3 bucket", "warning")
 
 
+_LANES = (
+    ("TumblingWindowInSeconds", "60", "[1-9][0-9]*", "without a tumbling window, events do not name their shard"),
+    ("ParallelizationFactor", "1", "[01]", "several batches of a shard are processed at the same time"),
+    ("BisectBatchOnFunctionError", "false", "0|false", "the second half of a failed batch may come before the first"),
+)
+"""Settings of a mapping for rules that count by shards: what to write, correct values as a pattern, and the reason."""
+
+
+def lane_findings(document: Document, table: TableNeeds, mapping: StreamMapping) -> Iterator[Finding]:
+    """Yield settings of a mapping with which rules cannot count by the shards of a table's stream."""
+    for name, right, pattern, reason in _LANES if table.lanes else ():
+        value, path = str(mapping.properties.get(name) or 0), (*mapping.path, name)
+        rules = f"rules with `ledger: lanes` ({', '.join(table.lanes)})"
+        if not is_plain(value):
+            yield report(document, NOT_JUDGED, path, f"whether {rules} can count cannot be checked: {name} is {value}")
+        elif not re.fullmatch(pattern, value.lower()):
+            yield report(document, DELIVERY, path, f"{reason}, so {rules} cannot count", f"{name}: {right}")
+
+
 def filter_findings(
     document: Document, program: Program, table: TableNeeds, mappings: Sequence[StreamMapping]
 ) -> Iterator[Finding]:
@@ -307,7 +327,7 @@ def live_findings(program: Program, tables: Mapping[str, LiveTable]) -> Iterator
             yield report(document, STREAM, (), reason, "deploy the stack again")
             continue
         for mapping in read:
-            for finding in setting_findings(document, mapping):
+            for finding in (*setting_findings(document, mapping), *lane_findings(document, needs, mapping)):
                 if finding.severity == "error":  # the others are choices, or cannot be changed any more
                     yield replace(finding, instead=DEPLOY)
         for finding in filter_findings(document, program, needs, read):

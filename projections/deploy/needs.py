@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from math import prod
 from typing import Any
 
 from projections.engine.publishing import shares_calls
@@ -79,10 +80,7 @@ class _Box:
     @property
     def size(self) -> int:
         """The number of combinations of prefixes."""
-        product = 1
-        for side in self.sides:
-            product *= len(side)
-        return product
+        return prod(map(len, self.sides))
 
 
 def key_prefixes(schema: Schema, patterns: Sequence[KeyPattern]) -> tuple[Prefix, ...]:
@@ -220,6 +218,8 @@ class TableNeeds:
     """The indexes that a push queries."""
     leading: tuple[str, ...]
     """The partition keys of the items that rules read and write, as values of `dynamodb:LeadingKeys`."""
+    lanes: tuple[str, ...]
+    """The rules that count its items by the shards of its stream."""
     unrestricted: str
     """Why a condition on partition keys is not possible, empty if it is."""
 
@@ -291,6 +291,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
             rule.writes_items and shares_calls(rule) for rule in program.recorded.values() if rule.into.table == name
         ),
         queried=tuple(dict.fromkeys(rule.children.index for rule in children if rule.children.index)),
+        lanes=tuple(n for n, rule in program.lanes.items() if any(source.table == name for source in rule.sources)),
         leading=leading_keys([partition for partition, *_ in prefixes.values()]),
         unrestricted=unrestricted,
     )

@@ -62,8 +62,7 @@ def wheel(installed: Distribution) -> tuple[str, bytes]:
     """
     stem = f"{installed.name.replace('-', '_')}-{installed.version}"
     information = f"{stem}.dist-info"
-    files = {f"{information}/{name}": installed.read_text(name) or "" for name in _METADATA}
-    contents = {name: text.encode() for name, text in files.items() if text}
+    contents = {f"{information}/{name}": text.encode() for name in _METADATA if (text := installed.read_text(name))}
     licences = [path for path in installed.files or () if path.parts[:2] == (information, "licenses")]
     contents |= {path.as_posix(): path.read_binary() for path in licences}
     for root, place in ((_LIBRARY, "projections"), (HANDLERS, "projections/deploy/handlers")):
@@ -93,13 +92,12 @@ def write_archive(rules: str | Path, archive: str | Path) -> tuple[int, str]:
         package = Path(directory) / "package"
         package.mkdir()
         remarks = _build(Path(rules).resolve(), package)
-        packed = Path(directory) / "functions.zip"
-        _pack(package, packed)
-        try:
-            shutil.copyfile(packed, archive)
-        except OSError as error:
-            raise UsageError(f"{archive} cannot be written: {error.strerror or error}") from None
-        return packed.stat().st_size, remarks
+        files = {path.relative_to(package).as_posix(): path for path in package.rglob("*") if path.is_file()}
+        packed = _zip({name: path.read_bytes() for name, path in files.items()})
+    try:
+        return Path(archive).write_bytes(packed), remarks
+    except OSError as error:
+        raise UsageError(f"{archive} cannot be written: {error.strerror or error}") from None
 
 
 def _build(rules: Path, package: Path) -> str:
@@ -107,10 +105,7 @@ def _build(rules: Path, package: Path) -> str:
     others = ("MAKE", "MFLAGS", "FORCE_COLOR")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     done = subprocess.run(
-        [
-            *("make", "--silent", "-f", str(MAKEFILE), "build-StreamFunction"),
-            f"build_python={sys.executable}",
-        ],
+        ["make", "--silent", "-f", str(MAKEFILE), "build-StreamFunction", f"build_python={sys.executable}"],
         env={**environment, "NO_COLOR": "1", "RULES": str(rules), "ARTIFACTS_DIR": str(package), "TEMPLATE": ""},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -121,11 +116,6 @@ def _build(rules: Path, package: Path) -> str:
     if done.returncode:
         raise Misconfigured(f"the package could not be built:\n{done.stdout.strip()[-2000:]}")
     return done.stdout.strip()
-
-
-def _pack(directory: Path, archive: Path) -> None:
-    files = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
-    archive.write_bytes(_zip({name: path.read_bytes() for name, path in files.items()}))
 
 
 def _zip(contents: Mapping[str, bytes]) -> bytes:

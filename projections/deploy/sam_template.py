@@ -92,9 +92,6 @@ def _block(lines: list[str], start: int) -> tuple[int, list[str], list[str]]:
 
 # The facts, values and inserted parts to which the directives refer
 
-_WIDTH = 100
-"""Maximum characters of a line of a filter."""
-
 _PAGES = "!If [HasAlarmTopic, [!Ref AlarmTopicArn], !Ref AWS::NoValue]"
 _TICKETS = f"!If [HasTicketTopic, [!Ref TicketTopicArn], {_PAGES}]"
 """The receivers of alarms that somebody must act on now, and of those that can wait until working hours."""
@@ -114,6 +111,7 @@ def _facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
         "gradual": deployment.gradual,
         "restricted": deployment.leading_keys,
         "unrestricted": not deployment.leading_keys,
+        "parallel": not all(each.lanes for each in deployment.tables),
     }
     if table is not None:
         facts |= {
@@ -123,6 +121,7 @@ def _facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
             "searches children": table.searched,
             "takes statements": table.children or table.published,
             "looks up children": bool(table.queried),
+            "lanes": bool(table.lanes),
         }
     return facts
 
@@ -340,28 +339,13 @@ def _filters(table: TableNeeds) -> list[str]:
 
 
 def _pattern(pattern: Mapping[str, Any]) -> list[str]:
-    """Return a filter as folded text with a line for each key attribute, or several if it is long."""
-    lines, line = ["    - Pattern: >-"], ""
-    for token in _tokens(pattern):
-        # Lines end at ", ", so that folding, which joins lines with a space, gives the same text.
-        if line.endswith(", ") and (token.endswith('"S": [') or len(line) + len(token) > _WIDTH):
-            lines.append(f"        {line.rstrip()}")
-            line = ""
-        line += token
-    return [*lines, f"        {line}"]
-
-
-def _tokens(pattern: Mapping[str, Any]) -> list[str]:
-    """Return the JSON text of a filter, split where a line may end."""
-    if pattern == NOTHING:
-        return [_json(pattern)]
-    keys = pattern["dynamodb"]["Keys"]
-    tokens = ['{"dynamodb": {"Keys": {']
-    for number, (attribute, rules) in enumerate(keys.items()):
-        tokens.append(f'{_json(attribute)}: {{"S": [')
-        tokens += [_json(rule) + ", " for rule in rules["S"][:-1]]
-        tokens.append(_json(rules["S"][-1]) + ("]}, " if number < len(keys) - 1 else "]}}}}"))
-    return tokens
+    """Return a filter as folded text with a line for each key attribute. Folding joins lines with a space."""
+    lines = [_json(pattern)]
+    if pattern != NOTHING:
+        lines = [f"{_json(name)}: {_json(rules)}," for name, rules in pattern["dynamodb"]["Keys"].items()]
+        lines[0] = '{"dynamodb": {"Keys": {' + lines[0]
+        lines[-1] = lines[-1].removesuffix(",") + "}}}"
+    return ["    - Pattern: >-", *(f"        {line}" for line in lines)]
 
 
 def _json(value: Any) -> str:

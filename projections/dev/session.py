@@ -146,9 +146,9 @@ class Session:
 
     def _deliver(self) -> bool:
         """Deliver one batch of each table. Return whether there was any."""
-        any_due = False
+        any_due, window = False, bool(self._projector.program.lanes)
         for logical, followed in self._followed.items():
-            if self._paused.get(logical, 0.0) > time.monotonic() or (batch := followed.next_batch()) is None:
+            if self._paused.get(logical, 0.0) > time.monotonic() or not (batch := followed.next_batch(window=window)):
                 continue
             any_due = True
             answer, error, delivery = self._projector.invoke(logical, batch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import Protocol
 
 from projections.aws.wiring import Processing, StreamHandler
@@ -91,13 +90,10 @@ def replay(
     tables.drain(len(images))
     newest = max([created_at(record) or 0.0 for record in records], default=0.0)
     deliver = _delivery(program, tables, batch_size, result, engine, newest)
-    waiting = list(records)
+    waiting = in_shard(program, records)
     while waiting:
         if result.rounds == rounds:
-            raise ProjectionsError(
-                f"the items do not converge: after {rounds} rounds these still change: {_names(waiting)}. Check for two "
-                "writers of one attribute, and for a rule that reads a value which depends on its own result."
-            )
+            raise unstable(waiting, rounds)
         result.rounds += 1
         result.records += waiting
         deliver(waiting)
@@ -108,6 +104,11 @@ def replay(
     visible = ({name: value for name, value in item.items() if name != "secret"} for item in tables.items(LEDGER))
     result.ledger = sorted(visible, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
     return result
+
+
+def in_shard(program: Program, records: Sequence[Record]) -> list[Record]:
+    """Return records in the order of a shard if rules count by shards: recorded events may be of several."""
+    return sorted(records, key=sequence_number) if program.lanes else list(records)
 
 
 def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str]) -> list[tuple[str, Image]]:
@@ -193,6 +194,7 @@ def _delivery(
     handler = StreamHandler(processor, quarantine=quarantine, observe=observe)
     stream = Stream("replay")
     mapping = EventSourceMapping(stream, batch_size=batch_size, max_retries=RETRIES, on_failure=gave_up)
+    mapping.window = bool(program.lanes)
 
     def deliver(records: Sequence[Record]) -> None:
         for record in records:
@@ -206,10 +208,7 @@ def logical_names(program: Program, records: Sequence[Record]) -> dict[str, str]
     """Return the logical name of each table that the records are from."""
     tables = [name for name in program.tables if name != LEDGER]
     names = {}
-    for record in records:
-        name = table_in(source_arn(record))
-        if name in names:
-            continue
+    for name in dict.fromkeys(table_in(source_arn(record)) for record in records):
         if len(tables) == 1:
             names[name] = tables[0]
         elif name in tables:
@@ -222,14 +221,15 @@ def logical_names(program: Program, records: Sequence[Record]) -> dict[str, str]
     return names
 
 
-def _names(records: Sequence[Record]) -> str:
-    names = []
-    for record in records:
-        keys = record["dynamodb"]["Keys"]
-        name = " / ".join(str(next(iter(value.values()))) for value in keys.values())
-        if name not in names:
-            names.append(name)
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
+def unstable(records: Sequence[Record], rounds: int = ROUNDS) -> ProjectionsError:
+    """Return the error for items that change in every round, by the records of the last one."""
+    keys = (record["dynamodb"]["Keys"].values() for record in records)
+    names = list(dict.fromkeys(" / ".join(str(*value.values()) for value in key) for key in keys))
+    changing = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
+    return ProjectionsError(
+        f"the items do not converge: after {rounds} rounds these still change: {changing}. Check for two writers of one "
+        "attribute, and for a rule that reads a value which depends on its own result."
+    )
 
 
 # Tables
@@ -273,24 +273,23 @@ def stream_label(record: Record) -> str:
 
 
 class MemoryTables:
-    """Tables in memory. Their stream is newer than every recorded one: its label and its sequence numbers are greater."""
+    """Tables in memory. Their streams continue the newest recorded one: its label, and greater sequence numbers."""
 
     def __init__(self, schemas: Mapping[str, Schema], recorded: Sequence[Record]) -> None:
         names = [name for name in schemas if name != LEDGER]
         self._records: list[Record] = []
         self.names = {name: name for name in schemas}
-        self._memory = MemoryStore(
+        self.store = MemoryStore(
             schemas,
             first_sequence=max([10**20, *(sequence_number(record) + 1 for record in recorded)]),
-            stream_label=_later(max(map(stream_label, recorded), default="")),
+            stream_label=max(map(stream_label, recorded), default="") or "2025-01-01T00:00:00.000",
             streams=names,
             on_record=lambda _, record: self._records.append(record),
         )
-        self.store: Store = self._memory
 
     def seed(self, table: str, image: Image) -> bool:
         try:
-            self._memory.seed(table, image)
+            self.store.seed(table, image)
         except InvalidRequest:
             return False
         return True
@@ -299,16 +298,8 @@ class MemoryTables:
         pass  # seeds have no stream records
 
     def items(self, table: str) -> list[Image]:
-        return self._memory.items(table)
+        return self.store.items(table)
 
     def records(self) -> list[Record]:
         taken, self._records[:] = list(self._records), []
         return taken
-
-
-def _later(label: str) -> str:
-    """Return a stream label that sorts after `label`. Labels are times with milliseconds."""
-    try:
-        return (datetime.fromisoformat(label) + timedelta(seconds=1)).isoformat(timespec="milliseconds")
-    except ValueError:
-        return label + "~" if label else "2025-01-01T00:00:00.000"

@@ -287,7 +287,7 @@ def lag(seconds: float | None) -> Finding:
     says = f"records are {duration(seconds)} old when they are processed"
     if seconds < _LATE:
         return Finding("lag", FINE, says, value=seconds)
-    todo = "Check the function's log for throttling or a batch that keeps failing; raise ParallelizationFactor."
+    todo = "Check the function's log for throttling or a failing batch; raise ParallelizationFactor or MemorySize."
     return Finding("lag", ACT if seconds > _VERY_LATE else LOOK, says, todo, seconds)
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from projections.engine.rejections import Rejected
 from projections.engine.stages import Outcome
 from projections.language.program import Program
 from projections.local.event_replay import MemoryTables, schemas
-from projections.local.event_source import EventSourceMapping, Record, Stream
+from projections.local.event_source import EventSourceMapping, Record, Stream, table_in
 from projections.local.functions import Functions, LocalQueue
 from projections.local.items import key_words
 from projections.printable import printable
-from projections.stores.memory import MemoryStore
 
 ROUNDS = 200
 """Rounds after which the items are considered as changing forever. In one round, values go from one rule to the next."""
@@ -32,7 +31,6 @@ class LocalRun:
         self._program = program
         self._redeliver = redeliver
         self._tables = MemoryTables(schemas(program), [])
-        assert isinstance(self._tables.store, MemoryStore)
         self.store = self._tables.store
         self.rejected: dict[tuple[str | None, str, str | None], Rejected] = {}
         """What rules rejected, once for each rule, reason and key."""
@@ -53,6 +51,7 @@ class LocalRun:
         )
         self._stream = Stream("scenario")
         self._mapping = EventSourceMapping(self._stream, max_retries=2, choose=self._choose, on_failure=self._gave_up)
+        self._mapping.window = bool(program.lanes)
 
     def settle(self) -> None:
         """Run the functions until nothing changes. Raises AssertionError if records fail, or the items change forever."""
@@ -85,7 +84,8 @@ class LocalRun:
             if not worked:
                 return fresh
             fresh = True
-        keys = [self._program.tables[name].key(name, r["dynamodb"]["Keys"]) for name, r in _with_tables(records)]
+        named = [(table_in(record["eventSourceARN"]), record["dynamodb"]["Keys"]) for record in records]
+        keys = [self._program.tables[name].key(name, key) for name, key in named]
         several = len(self._program.tables) > 1
         still = ", ".join(dict.fromkeys(key_words(key, several=several) for key in keys)) or "there are tasks left"
         raise AssertionError(f"the items still change after {ROUNDS} rounds: {still}")
@@ -104,8 +104,3 @@ class LocalRun:
         reason = f"{type(error).__name__}: {error}" if error else self._reason
         for record in records:
             self._failed.append(f"{record['eventName']} {record['dynamodb']['Keys']}: {reason}")
-
-
-def _with_tables(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield records with the tables they are from."""
-    return ((record["eventSourceARN"].split("/")[1], record) for record in records)

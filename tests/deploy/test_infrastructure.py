@@ -83,18 +83,8 @@ class Assembly:
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive of `template --package`."""
     target = tmp_path_factory.mktemp("archive") / "functions.zip"
-    command = [
-        sys.executable,
-        "-m",
-        "projections",
-        "template",
-        RULES,
-        "--format",
-        "cloudformation",
-        "--package",
-        target,
-    ]
-    run(*command, cwd=target.parent)
+    command = [sys.executable, "-m", "projections", "template", RULES, "--format", "cloudformation"]
+    run(*command, "--package", target, cwd=target.parent)
     return target
 
 

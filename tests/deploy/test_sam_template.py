@@ -24,15 +24,8 @@ from projections.operations.audit import AUDIT
 def test_sam_validate_finds_nothing() -> None:
     if not SAM.exists():
         pytest.skip("the SAM command line is not installed: `make sam`")
-    done = subprocess.run(
-        [str(SAM), "validate", "--lint"],
-        cwd=ROOT,
-        env={**os.environ, **AWS},
-        text=True,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
+    command, env = [str(SAM), "validate", "--lint"], {**os.environ, **AWS}
+    done = subprocess.run(command, cwd=ROOT, env=env, text=True, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -319,6 +319,36 @@ def test_settings_under_which_records_are_lost(setting: str, value: Any, severit
     assert only(template)[:2] == (severity, "delivery")
 
 
+LANES = """
+tables: {posts: {key: [PK]}, likes: {key: [PK]}}
+entities:
+  Post: {table: posts, key: {PK: "POST#{postId}"}}
+  Like: {table: likes, key: {PK: "LIKE#{postId}#{userId}"}}
+projections:
+  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}, ledger: lanes}}
+"""
+
+
+def test_mappings_of_tables_that_are_counted_by_shards_have_a_window_and_keep_the_order() -> None:
+    rules = Deployment("x", Program.from_document(loads(LANES).document()))
+    template = written(rules)
+    names = ("TumblingWindowInSeconds", "ParallelizationFactor", "BisectBatchOnFunctionError")
+    settings = [[changes(template, event).get(name) for name in names] for event in ("ChangesLikes", "ChangesPosts")]
+    assert settings == [[60, 1, False], [None, {"Ref": "ParallelizationFactor"}, True]]
+    for name, value, reason in (
+        ("TumblingWindowInSeconds", None, "without a tumbling window, events do not name their shard"),
+        ("TumblingWindowInSeconds", 0, "without a tumbling window, events do not name their shard"),
+        ("ParallelizationFactor", 2, "several batches of a shard are processed at the same time"),
+        ("BisectBatchOnFunctionError", "true", "the second half of a failed batch may come before the first"),
+    ):
+        template = written(rules)
+        changes(template, "ChangesLikes")[name] = value
+        expected = f"{reason}, so rules with `ledger: lanes` (likes) cannot count"
+        assert only(template, rules) == ("error", "delivery", expected)
+    changes(template, "ChangesLikes")["BisectBatchOnFunctionError"] = {"Ref": "Nowhere"}
+    assert [one.code for one in judged(template, rules)] == ["not-judged"]
+
+
 def test_queues_may_have_any_name_and_a_queue_that_is_not_there_is_not_judged() -> None:
     template = written(deployment())
     queue = properties(template, "TaskQueue")

@@ -78,16 +78,8 @@ def test_cfn_lint_finds_nothing_in_any_template(tmp_path: Path) -> None:
     valued = with_values(plain, {"KmsKeyArn": "arn:aws:kms:us-east-1:111122223333:key/1"})
     for name, template in (("plain", plain), ("valued", valued)):
         (tmp_path / f"{name}.json").write_text(json.dumps(template))
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("cfn-lint")),
-            *map(str, [*tmp_path.glob("*.yaml"), *tmp_path.glob("*.json")]),
-        ],
-        text=True,
-        capture_output=True,
-        timeout=600,
-        check=False,
-    )
+    command = [Path(sys.executable).with_name("cfn-lint"), *tmp_path.glob("*.yaml"), *tmp_path.glob("*.json")]
+    done = subprocess.run(command, text=True, capture_output=True, timeout=600, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -99,11 +91,8 @@ def test_the_tables_have_the_keys_indexes_and_ttl_of_the_rules_whatever_their_na
     assert [one["AttributeName"] for one in lines["KeySchema"]] == ["on", "a: b"]
     (index,) = lines["GlobalSecondaryIndexes"]
     assert index["IndexName"] == "by.date"
-    assert [(one["AttributeName"], one["KeyType"]) for one in index["KeySchema"]] == [
-        ("yes", "HASH"),
-        ("null", "HASH"),
-        ("é\"'", "RANGE"),
-    ]
+    elements = [(one["AttributeName"], one["KeyType"]) for one in index["KeySchema"]]
+    assert elements == [("yes", "HASH"), ("null", "HASH"), ("é\"'", "RANGE")]
     assert lines["TimeToLiveSpecification"] == {"AttributeName": "off", "Enabled": True}
     assert "TimeToLiveSpecification" not in resources["ApplicationTable"]["Properties"]
     assert resources["ApplicationTableOrderLines2"]["Properties"]["KeySchema"] == [
@@ -145,10 +134,8 @@ def test_filters_are_valid_for_any_text_in_keys() -> None:
     }
     assert keys["ChangesOrderLines"] == {"dynamodb": {"Keys": {"on": {"S": [{"prefix": 'L"é  #'}]}}}}
     assert keys["ChangesOrderLines2"] == {"dynamodb": {"Keys": {"id": {"S": [{"prefix": "it's/"}]}}}}
-    assert keys["Changes"]["dynamodb"]["Keys"] == {
-        "PK": {"S": [{"prefix": "SUM\u2028#"}]},
-        "SK": {"S": ["$ {x} !Ref"]},
-    }
+    wanted = {"PK": {"S": [{"prefix": "SUM\u2028#"}]}, "SK": {"S": ["$ {x} !Ref"]}}
+    assert keys["Changes"]["dynamodb"]["Keys"] == wanted
     assert keys["ChangesUnused"] == {"eventName": [{"exists": False}]}
 
 
@@ -162,11 +149,8 @@ def test_several_tables_have_names_mappings_and_alarms() -> None:
     }
     assert "TABLE_NAME" not in variables
     assert len(variables["STREAM_ARN"]["Fn::Join"][1]) == 3
-    assert set(template["Resources"]["StreamFunction"]["Properties"]["Events"]) == {
-        "ChangesApp",
-        "ChangesReadings",
-        "ChangesStats",
-    }
+    events = template["Resources"]["StreamFunction"]["Properties"]["Events"]
+    assert set(events) == {"ChangesApp", "ChangesReadings", "ChangesStats"}
     (dimension,) = template["Resources"]["DroppedAlarmStats"]["Properties"]["Dimensions"]
     assert dimension["Value"] == {"Ref": "StreamFunctionChangesStats"}
 

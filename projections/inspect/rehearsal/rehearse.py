@@ -6,7 +6,7 @@ tables are as they must have been for the events to come about.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -23,20 +23,19 @@ from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode, in_order
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected
-from projections.engine.running import Deadline
+from projections.engine.running import Deadline, slices
 from projections.engine.stages import Outcome
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.engine.value_counters import counter_key
-from projections.errors import BadInput, InvalidRequest, ProjectionsError
+from projections.errors import BadInput, InvalidRequest
 from projections.inspect.rehearsal.recorder import RecordingStore, Request, Spent
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.program import Program
 from projections.language.rules import REST, AggregateRule, Measure
 from projections.language.values import decode_order, encode_order, number_text
-from projections.local.event_replay import LEDGER, ROUNDS, MemoryTables, logical_names, schemas
-from projections.local.event_source import created_at
-from projections.stores.memory import MemoryStore
+from projections.local.event_replay import LEDGER, ROUNDS, MemoryTables, in_shard, logical_names, schemas, unstable
+from projections.local.event_source import EventSourceMapping, Stream, created_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
 
     Raises UsageError for records of tables that the rules do not know, ProjectionsError if the items do not converge.
     """
-    logical = logical_names(program, records)
+    logical, records = logical_names(program, records), in_shard(program, records)
     tables = MemoryTables(schemas(program), records)
     names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
     snapshot, running = Registry(program, tables.store, now=lambda: 0.0).current()
@@ -105,7 +104,6 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
     assumed = set_stage(running, snapshot, tables, guards, known, plan(running, known, guards))
     _come_to_rest(program, tables, {record.key for record in known})
     result = Rehearsal(program, tables, assumed=assumed)
-    assert isinstance(tables.store, MemoryStore)
     store = RecordingStore(tables.store)
     rejected: list[Rejected] = []
     reported: set[tuple[str | None, str | None]] = set()
@@ -122,29 +120,32 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
     )
     processor.process([], remaining=invocation.remaining)
     store.take_requests()  # a cold start reads the rules, which is no cost of these records
-    number = 0
-    while waiting:
-        if number == ROUNDS:
-            raise ProjectionsError(
-                f"the items do not converge: after {ROUNDS} rounds, {len(waiting)} records still change them. Check for two "
-                "writers of one attribute, and for a rule that reads a value which depends on its own result."
-            )
-        for start in range(0, len(waiting), batch_size):
-            batch = waiting[start : start + batch_size]
+    for number in range(ROUNDS):
+        for batch in _deliveries(waiting, batch_size) if program.lanes else slices(waiting, batch_size):
             decoded = [Decoded.of(program, record, names) for record in batch]
             made = plan(running, in_order([event.record for event in decoded if event.record is not None]), guards)
             invocation.begin()
-            outcome = processor.process(batch, remaining=invocation.remaining)
+            outcome = processor.process(batch, remaining=invocation.remaining, shard="rehearsal")
             # the record that an item became bad with may not be among these: then the first one here is reported
-            rejected += {
-                (bad.rule, bad.key): bad for bad in outcome.repeated if (bad.rule, bad.key) not in reported
-            }.values()
+            repeated = [bad for bad in outcome.repeated if (bad.rule, bad.key) not in reported]
+            rejected += {(bad.rule, bad.key): bad for bad in repeated}.values()
             reported.update((rejection.rule, rejection.key) for rejection in rejected)
             result.batches.append(Batch(number, decoded, made, store.take_requests(), outcome, tuple(rejected)))
             rejected.clear()
         waiting = tables.records()
-        number += 1
-    return result
+        if not waiting:
+            return result
+    raise unstable(waiting)
+
+
+def _deliveries(records: Sequence[Mapping[str, Any]], size: int) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Yield the batches of a shard: each is of one stream, and has no record twice."""
+    mapping = EventSourceMapping(Stream(""), batch_size=size)
+    for record in records:
+        mapping.stream.append(record)
+    while shards := mapping.runnable():
+        mapping.finish(batch := mapping.next_batch(shards[0]))
+        yield batch.records
 
 
 def _with_adopted_guards(
@@ -246,13 +247,13 @@ def _come_to_rest(program: Program, tables: MemoryTables, shown: Collection[Item
         ]
         if not records:
             return
-        invocation.begin()
-        processor.process(records, remaining=invocation.remaining)
+        for batch in _deliveries(records, len(records)):
+            invocation.begin()
+            processor.process(batch, remaining=invocation.remaining, shard="stage")
 
 
 def _put(tables: MemoryTables, table: str, image: Image) -> bool:
     """Puts an item that the rules are then told of; whether a table can hold it."""
-    assert isinstance(tables.store, MemoryStore)
     try:
         tables.store.put(table, image)
     except InvalidRequest:
@@ -308,9 +309,8 @@ def _assume(program: Program, tables: MemoryTables, shown: Mapping[ItemKey, _Sho
         key = decode_key(target[1])
         if rule.creates or key in shown or key in copied:
             continue
-        if tables.store.get(key) is None and _put(
-            tables, key.table, {**rule.into.constants, **rule.into.schema.wire(key)}
-        ):
+        image = {**rule.into.constants, **rule.into.schema.wire(key)}
+        if tables.store.get(key) is None and _put(tables, key.table, image):
             assumed.append(key)
     return assumed
 

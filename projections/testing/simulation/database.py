@@ -73,6 +73,7 @@ class Database:
             if name != LEDGER:
                 self.streams[name] = stream = Stream(name, shards=self._plan.shards)
                 self.mappings[name] = EventSourceMapping(stream, batch_size=self._plan.batch, choose=self._choose)
+                self.mappings[name].window = bool(self._program.lanes)
 
     def _record(self, table: str, record: dict[str, Any]) -> None:
         change = record["dynamodb"]
