@@ -1,14 +1,22 @@
 """Guards: their form, the conditions on them, and when a record shows that a guarded value needs healing.
 
-A guard is the attribute `~<rule>` of an item that a rule writes to: a map of
+A guard is the attribute `~<rule>` of an item that a rule writes to. That of a copy or an embed is a map of
 
     d    id of the ledger, 4 characters, and a digest of it, the rule and the item's key, 4 characters: different in a guard
          that was cloned to another item or rule, or that another ledger wrote. Conditions of writes compare it
     at   version of the source, or of the group, that the item shows
-    by   encoded key of the source or parent (copies and embeds)
-    n    number of contributions (rules that publish from the ledger), or 0 for a copy that is gone
+    by   encoded key of the source or parent
+    n    number of claims, or 0 for a copy that is gone
     w    copies of all attributes: a keyed digest of the names of the attributes that the rule wrote, 4 characters
     s    signature of the other fields, the rule and the item's key: a digest with the secret of the ledger as its key
+
+The guard of a group, which all other rules publish, is a text of 40 characters:
+
+     8   `d`, as in a map
+     6   epoch of the rule's last promotion     } in base 64, with digits that sort in the order of their values: so the
+     9   version of the group                   } order of texts with one `d` is that of (promotion, version), and one
+     9   number of contributions, plus 2^53     } comparison with a text of the first three parts tells an older guard
+     8   signature, as in a map
 
 An item that a rule created also has a mark, the attribute `~`: a signature of the item's key. An item
 that existed before has no mark: rules adopted it. Updates do not change the mark.
@@ -24,8 +32,9 @@ write shows it. A guard that does not parse is invalid: it may be overwritten, a
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import b2a_base64
+from binascii import a2b_base64, b2a_base64
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from hashlib import blake2b
@@ -33,14 +42,16 @@ from hmac import compare_digest
 from secrets import token_bytes
 from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
-from projections.engine.ledger_items import PROMOTION_DIGITS, promotion_in
+from projections.engine.ledger_items import PROMOTION_DIGITS, group_at, promotion_in
 from projections.engine.running import Reload
 from projections.engine.store import (
+    Above,
     AllOf,
     AnyOf,
     Below,
     Condition,
     Equal,
+    Exists,
     Image,
     ItemKey,
     Missing,
@@ -49,7 +60,7 @@ from projections.engine.store import (
 )
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule, Rule, public_name
+from projections.language.rules import CopyRule, LedgerRule, Rule, public_name
 from projections.language.values import EXACT, number_text, same, valued
 
 Healing: TypeAlias = Literal[
@@ -185,11 +196,16 @@ class Guards:
             known = self._digests[rule, key] = self._ledger + _digest(self._ledger, rule, key)
         return known
 
-    def _signature(self, secret: int, rule: str, key: ItemKey, guard: Guard = _UNSIGNED) -> str:
-        """Return the signature of a guard with one of the secrets; of a mark, if the rule is empty: 48 bits of BLAKE2b."""
-        at, by, n, _, wrote, _ = guard
+    def _signature(self, secret: int, rule: str, key: ItemKey, guard: Guard | str = _UNSIGNED) -> str:
+        """Return the signature of a guard with one of the secrets; of a mark, if the rule is empty: 48 bits of BLAKE2b.
+
+        Of the guard of a group, `guard` has the digits.
+        """
         rule = public_name(rule)
         # with the lengths, no other guard has the same message
+        if isinstance(guard, str):
+            return self._keyed_digest(secret, f"g{len(rule)}|{rule}{guard}{encode_key(key)}", 6)
+        at, by, n, _, wrote, _ = guard
         text = f"{len(rule)}|{len(at)}|{len(by)}|{n}|{rule}{at}{by}{encode_key(key)}"
         return self._keyed_digest(secret, f"w{len(wrote)}|{wrote}{text}" if wrote else text, 6)
 
@@ -211,7 +227,7 @@ class Guards:
         expected_signatures = [self._keyed_digest(secret, text, 12) for secret in range(len(self._secrets))]
         return signature.isascii() and any(compare_digest(signature, expected) for expected in expected_signatures)
 
-    def _signed_with(self, held: str | None, rule: str, key: ItemKey, guard: Guard = _UNSIGNED) -> int | None:
+    def _signed_with(self, held: str | None, rule: str, key: ItemKey, guard: Guard | str = _UNSIGNED) -> int | None:
         """Return the number of the secret that a signature was made with, or None."""
         if held is None or not held.isascii():
             return None
@@ -309,7 +325,7 @@ class Guards:
     def stamp(
         self, rule: str, key: ItemKey, at: str, *, by: str | None = None, n: int | None = None, wrote: str = ""
     ) -> Value:
-        """Return a guard of a rule in wire form."""
+        """Return a guard of a copy or an embed in wire form."""
         at = self._stored_version(rule, at)
         fields: dict[str, Value] = {"d": {"S": self.digest(rule, key)}, "at": {"S": at}}
         if by is not None:
@@ -320,6 +336,11 @@ class Guards:
             fields["w"] = {"S": wrote}
         fields["s"] = {"S": self._signature(0, rule, key, Guard(at, by or "", n, wrote=wrote))}
         return {"M": fields}
+
+    def stamp_group(self, rule: str, key: ItemKey, at: str, n: int) -> Value:
+        """Return the guard of a group in wire form, by its version and the number of its contributions."""
+        digits = digits_of(at, n)
+        return {"S": f"{self.digest(rule, key)}{digits}{self._signature(0, rule, key, digits)}"}
 
     def read(self, rule: str, key: ItemKey, image: Image | None) -> Guard | None:
         """Return the guard of a rule on an item; None if there is no guard, or an invalid one."""
@@ -351,12 +372,21 @@ class Guards:
 
     def _parse(self, rule: str, key: ItemKey, value: Value) -> Guard | None:
         fields = value.get("M")
-        if not isinstance(fields, Mapping):
+        parts = self._parts_of_map(fields) if isinstance(fields, Mapping) else parts_of_text(value)
+        if parts is None:
             return None
+        digest, guard, signed, signature = parts
+        if self._identity is not None and digest != self.digest(rule, key):  # not this ledger, rule or item
+            return None
+        secret = self._signed_with(signature, rule, key, signed) if self._identity is not None else 0
+        if secret is None:
+            return None
+        at = guard.at
+        return guard._replace(at=self._own_part(rule, at), promotion=promotion_in(at), former=secret > 0)
+
+    def _parts_of_map(self, fields: Mapping[str, Value]) -> _Parts | None:
         at, by, digest = _text(fields, "at"), _text(fields, "by"), _text(fields, "d")
         if at is None or digest is None:
-            return None
-        if self._identity is not None and digest != self.digest(rule, key):  # not this ledger, rule or item
             return None
         if "by" in fields and not self._names_item(by):
             return None
@@ -370,10 +400,7 @@ class Guards:
         if wrote is None or len(wrote) != 4 * ("w" in fields):
             return None
         guard = Guard(at, by or "", n, wrote=wrote)
-        secret = self._signed_with(_text(fields, "s"), rule, key, guard) if self._identity is not None else 0
-        if secret is None:
-            return None
-        return guard._replace(at=self._own_part(rule, at), promotion=promotion_in(at), former=secret > 0)
+        return _Parts(digest, guard, guard, _text(fields, "s"))
 
     def _own_part(self, rule: str, at: str) -> str:
         """Return a stored version without a promotion that does not belong to it.
@@ -392,10 +419,10 @@ class Guards:
         Its signature cannot be verified, so anybody who may write the attribute can pretend to be another ledger.
         """
         value = image.get(self.name(rule)) if image is not None else None
-        fields = value.get("M") if value is not None else None
-        digest = _text(fields, "d") if isinstance(fields, Mapping) else None
+        parts = parts_of_text(value)
+        digest = parts.digest if parts is not None else _field(value, "d")
         rule = public_name(rule)
-        if digest is None or self._identity is None or len(digest) != 8 or digest[:4] == self._ledger:
+        if self._identity is None or len(digest) != 8 or digest[:4] == self._ledger:
             return ""
         known = digest[:4].isascii() and digest[:4].isalnum()  # it is printed
         return digest[:4] if known and digest[4:] == _digest(digest[:4], rule, key) else ""
@@ -422,15 +449,21 @@ class Guards:
         for name, value in image.items():
             if name == self.mark:
                 own_image[name] = self.mark_of(key)
-            elif self.is_guard(name) and isinstance(value.get("M"), Mapping):
-                guard = anywhere.parse(self.rule(name), key, {"M": {"d": {"S": ""}, **value["M"]}})
+            elif self.is_guard(name):
+                fields = value.get("M")
+                held = {"M": {"d": {"S": ""}, **fields}} if isinstance(fields, Mapping) else value
+                guard = anywhere.parse(self.rule(name), key, held)
                 if guard is not None:
                     rule = self._program.published.get(self.rule(name))
                     wrote = self.names(rule, key, image) if rule is not None and guard.wrote else ""
                     at = guard.at
                     if rule is not None and promotion_in(at):  # as if this ledger's version had published it
                         at = f"{self.promotion(rule.name):0{PROMOTION_DIGITS}d}.{at.partition('.')[2]}"
-                    own_image[name] = self.stamp(self.rule(name), key, at, by=guard.by or None, n=guard.n, wrote=wrote)
+                    own_image[name] = (
+                        self.stamp_group(self.rule(name), key, at, guard.n or 0)
+                        if held is value
+                        else self.stamp(self.rule(name), key, at, by=guard.by or None, n=guard.n, wrote=wrote)
+                    )
         return own_image
 
     def _names_item(self, text: str | None) -> bool:
@@ -452,9 +485,20 @@ class Guards:
 
     # Conditions
 
-    def older(self, rule: str, key: ItemKey, at: str) -> Condition:
-        """The condition that the item has no guard of the rule, an invalid one or an older one."""
-        return AnyOf((self._invalid(rule, key), Below((self.name(rule), "at"), {"S": self._stored_version(rule, at)})))
+    def older(self, rule: LedgerRule, key: ItemKey, at: str) -> Condition:
+        """The condition that the item has no guard of a rule that publishes groups, one of another ledger, or an older one.
+
+        It does not hold for every invalid guard: an item that does not meet it has to be read.
+        """
+        if not rule.claimed:
+            return self._older_group(rule.name, key, digits_of(at, 0)[:_ORDER])
+        name = rule.name
+        return AnyOf((self._invalid(name, key), Below((self.name(name), "at"), {"S": self._stored_version(name, at)})))
+
+    def _older_group(self, rule: str, key: ItemKey, order: str) -> AnyOf:
+        """The condition that the item has no guard, or a text of another ledger, item or rule, or one before `order`."""
+        guard, digest = (self.name(rule),), self.digest(rule, key)
+        return AnyOf((Missing(guard), Below(guard, {"S": digest + order}), Above(guard, {"S": digest + "~"})))
 
     def older_or_foreign(self, rule: str, key: ItemKey, by: str, at: str, wrote: str = "") -> Condition:
         """The condition that the item has no valid guard of the rule, that of another source or an older one.
@@ -471,13 +515,72 @@ class Guards:
         return AllOf((Equal((guard, "w"), {"S": wrote}), older)) if wrote else older
 
     def _invalid(self, rule: str, key: ItemKey) -> Condition:
-        """The condition that the item has no guard of the rule, or that of another item, rule or ledger."""
-        return NotEqual((self.name(rule), "d"), {"S": self.digest(rule, key)})
+        """The condition that the item has no guard of a copy or an embed, or that of another item, rule or ledger.
+
+        Nor one of a newer promotion: a version of the rule may publish groups, whose guard has no `d`.
+        """
+        digest = (self.name(rule), "d")
+        other = NotEqual(digest, {"S": self.digest(rule, key)})
+        promotion = self.promotion(rule)
+        if not promotion:
+            return other
+        order = digits_of(group_at(promotion + 1, 0), 0)[:_ORDER]
+        return AllOf((other, AnyOf((Exists(digest), *self._older_group(rule, key, order).conditions))))
 
     def as_read(self, rule: str, image: Image | None) -> Condition:
         """The condition that the guard attribute is as in the image, whether valid or not."""
         guard = self.name(rule)
         return as_read(guard, image.get(guard) if image is not None else None)
+
+
+class _Parts(NamedTuple):
+    """What a guard attribute has in either form: `signed` is what its signature signs."""
+
+    digest: str
+    guard: Guard
+    signed: Guard | str
+    signature: str | None
+
+
+GROUP_GUARD = 40
+"""Characters of the guard of a group."""
+
+_TEXT = re.compile(r"(.{8})([-\w]{24})(.{8})", re.ASCII | re.DOTALL)
+"""The guard of a group: `d`, digits, signature."""
+
+_STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_SORTED = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+_TO_SORTED, _FROM_SORTED = bytes.maketrans(_STANDARD, _SORTED), bytes.maketrans(_SORTED, _STANDARD)
+_PROMOTION, _VERSION, _COUNT = 36, 54, 54
+"""Bits in the digits of a guard, 6 for each: epochs to the year 4147, versions to 18 * 10^15."""
+
+_ORDER = (_PROMOTION + _VERSION) // 6
+"""How many of the digits order guards."""
+
+
+def digits_of(at: str, n: int) -> str:
+    """Return the version of a group and the number of its contributions as 24 digits. Numbers that do not fit are cut."""
+    promotion, _, version = at.partition(".")
+    number = _fitting(int(promotion), _PROMOTION) << _VERSION | _fitting(int(version), _VERSION)
+    number = number << _COUNT | _fitting(n + (1 << _COUNT - 1), _COUNT)
+    return b2a_base64(number.to_bytes(18, "big"), newline=False).translate(_TO_SORTED).decode()
+
+
+def _fitting(number: int, bits: int) -> int:
+    return max(0, min(number, (1 << bits) - 1))
+
+
+def parts_of_text(value: Value | None) -> _Parts | None:
+    """Return the parts of the guard of a group, valid or not; None for another value."""
+    text = value.get("S") if value is not None else None
+    match = _TEXT.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        return None
+    digest, digits, signature = match.groups()
+    number = int.from_bytes(a2b_base64(digits.encode().translate(_FROM_SORTED)), "big")
+    version, n = number >> _COUNT, (number & (1 << _COUNT) - 1) - (1 << _COUNT - 1)
+    at = group_at(version >> _VERSION, version & (1 << _VERSION) - 1)
+    return _Parts(digest, Guard(at, n=n), digits, signature)
 
 
 _NOBODY = Identity("", (b"",))
@@ -520,13 +623,22 @@ def _has_prefix(at: str) -> bool:
 
 def at_of(guard: Value | None) -> str:
     """Return the version in a guard attribute, valid or not; without a version the empty text, which is less than any."""
-    at = _field(guard, "at")
+    at = order_of(guard)
     return at.partition("|")[2] if _has_prefix(at) else at
 
 
 def order_of(guard: Value | None) -> str:
     """Return what the guards of a rule on an item are ordered by: promotion, then version."""
-    return _field(guard, "at")
+    parts = parts_of_text(guard)
+    return parts.guard.at if parts is not None else _field(guard, "at")
+
+
+def contributions_of(guard: Value | None) -> int | None:
+    """Return the number of contributions in a guard attribute, valid or not; None if it has none."""
+    parts = parts_of_text(guard)
+    fields = guard.get("M") if guard is not None else None
+    number = fields.get("n", {}).get("N") if isinstance(fields, Mapping) else None
+    return parts.guard.n if parts is not None else int(number) if _is_count(number) else None
 
 
 def by_of(guard: Value | None) -> str:

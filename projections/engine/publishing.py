@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -41,13 +42,16 @@ from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, read_recent, recent_element
 from projections.engine.registry import REGISTRY, RegistrySnapshot, epoch_of
 from projections.engine.releases import Release, Releaser
-from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, Tries, one_by_one, write_all
+from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, Tries, one_by_one, slices, write_all
 from projections.engine.store import AllOf, Equal, Exists, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key, is_range
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Members, public_name
 from projections.language.values import differing
+
+RULES_PER_WRITE = 20
+"""The most rules that one write publishes to an item: of the 300 operators of a condition each takes 5."""
 
 Causes = Mapping[Target, Sequence[str]]
 """By target, the sequence numbers of the records for which it is published."""
@@ -113,8 +117,8 @@ class Publisher:
         groups |= {
             target: sum_group(self._snapshot.promotion(target[0]), [read[target]]) for target in known if target in read
         }
-        updates: dict[Target, Update] = {}
         publications: dict[Target, Publication] = {}
+        shared: dict[tuple[ItemKey, str], list[Target]] = {}
         for target, rule in known.items():
             group = groups[target]
             if group.damaged:
@@ -122,16 +126,20 @@ class Publisher:
             else:
                 why = purpose_of(rule, tuple(records.get(target, ())))
                 publication = publications[target] = Publication(rule, decode_key(target[1]), group, {}, why)
-                shares = shares_calls(rule) and rule.name not in self._contested
-                update = self._writer.unread(publication) if shares else None
-                if update is not None:
-                    updates[target] = update
+                if shares_calls(rule) and rule.name not in self._contested:
+                    shared.setdefault((publication.key, rule.into.name), []).append(target)
+        updates: dict[tuple[Target, ...], Update] = {}
+        for part in (part for together in shared.values() for part in slices(together, RULES_PER_WRITE)):
+            update = self._writer.unread([publications[target] for target in part])
+            if update is not None:
+                updates[tuple(part)] = update
+        joint = set(chain.from_iterable(updates))
         alone = {
             target: partial(self._publish_one, target, publication)
             for target, publication in publications.items()
-            if target not in updates
+            if target not in joint
         }
-        return failures | self._each(alone, deadline) | self._publish_each(publications, updates, deadline)
+        return failures | self._each(alone, deadline) | self._publish_together(publications, updates, deadline)
 
     def heal(
         self, targets: Iterable[Target], deadline: Deadline, records: Causes = _NO_RECORDS
@@ -206,7 +214,7 @@ class Publisher:
         suffices = rule.name not in self._contested and (
             not rule.claimed or (has_contributions(rule, group, members) and not rule.copies_all)
         )
-        update = self._writer.unread(publication) if suffices else None
+        update = self._writer.unread([publication]) if suffices else None
         if update is None:
             item = self._writer.read(key)
         elif not rule.creates or group.version != 1:  # at the first version there is no item yet
@@ -220,28 +228,32 @@ class Publisher:
                 return self._counters.add("published")
         return self._publish_read(publication, item)
 
-    def _publish_each(
+    def _publish_together(
         self,
         publications: Mapping[Target, Publication],
-        updates: Mapping[Target, Update],
+        updates: Mapping[tuple[Target, ...], Update],
         deadline: Deadline,
     ) -> dict[Target, StoreError]:
-        """Publish to many targets in few requests. Rules that create or delete items need a request for each target."""
+        """Publish to many items in few requests, each with one write for several rules.
+
+        If that fails, the item is read, and each rule whose guard is older publishes alone: neither a newer guard of another
+        rule nor a value that DynamoDB refuses stops it.
+        """
         failures: dict[Target, StoreError] = {}
         unsure: list[Target] = []
         answers = write_all(self._store, list(updates.values()), deadline, self._run)
-        for target, answer in zip(updates, answers, strict=True):
+        for part, answer in zip(updates, answers, strict=True):
             if answer is None:
-                self._counters.add("published")
-            elif not isinstance(answer, ConditionFailed):
-                failures[target] = answer
-            elif publications[target].rule.into.pattern is not None:  # no condition can express every `match`
-                unsure.append(target)
-        if not unsure:  # the others do not exist, or have a guard that is as new
+                self._counters.add("published", len(part))
+            elif isinstance(answer, ConditionFailed) or (isinstance(answer, InvalidRequest) and len(part) > 1):
+                unsure += part
+            else:
+                failures |= dict.fromkeys(part, answer)
+        if not unsure:
             return failures
         try:
             deadline.check()
-            items = self._store.get_many([publications[target].key for target in unsure])
+            items = self._store.get_many(list(dict.fromkeys(publications[target].key for target in unsure)))
         except Transient as error:
             return failures | dict.fromkeys(unsure, error)
         works = {}
@@ -346,14 +358,21 @@ class TargetWriter:
         """Return the items that exist in tables of these rules."""
         return self._store.get_many(list(dict.fromkeys(key for key in keys if key.table in self._program.tables)))
 
-    def unread(self, publication: Publication) -> Update | None:
-        """Return the update of an item that was not read, if its guard is older; None if the item has to be read."""
-        rule, key, group, _, why = publication
-        wanted = self._wanted_attributes(publication)
-        if rule.claimed:
-            wanted = {**_attributes_to_remove(rule.owned(), wanted), **wanted}
-        older = self._guards.older(rule.name, key, group.at)
-        return self._items.change(rule.into, key, wanted, older, why)
+    def unread(self, publications: Sequence[Publication]) -> Update | None:
+        """Return the update of an item that was not read, if the guards of all these rules are older.
+
+        Return None if the item has to be read.
+        """
+        wanted: dict[str, Value | None] = {}
+        for publication in publications:
+            rule, shown = publication.rule, self._wanted_attributes(publication)
+            wanted |= {**_attributes_to_remove(rule.owned(), shown), **shown} if rule.claimed else shown
+        rule, key, _, _, why = publications[0]
+        older = [self._guards.older(each.rule, key, each.group.at) for each in publications]
+        if len(publications) > 1:
+            records = dict.fromkeys(chain.from_iterable(each.why.records for each in publications))
+            why = why._replace(rules=tuple(each.rule.name for each in publications), records=tuple(records))
+        return self._items.change(rule.into, key, wanted, older[0] if len(older) == 1 else AllOf(tuple(older)), why)
 
     def bring(self, publication: Publication, item: Image | None, *, heals: bool) -> bool:
         """Bring an item to its group. Return whether anything was written. Raise ConditionFailed, Occupied.
@@ -401,8 +420,12 @@ class TargetWriter:
         """The attributes that a group gives its target, including the guard."""
         rule, key, group, members, _ = publication
         values = rule.published(group.totals, members)
-        by, wrote = rule.claimant(members), self._guards.names(rule, key, values)
-        stamp = self._guards.stamp(rule.name, key, group.at, by=by, n=group.totals.n, wrote=wrote)
+        n = group.totals.n
+        if rule.claimed:
+            by, wrote = rule.claimant(members), self._guards.names(rule, key, values)
+            stamp = self._guards.stamp(rule.name, key, group.at, by=by, n=n, wrote=wrote)
+        else:
+            stamp = self._guards.stamp_group(rule.name, key, group.at, n)
         if rule.cut(members):
             self._counters.add("cut")
         return {**values, self._guards.name(rule.name): stamp}

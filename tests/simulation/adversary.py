@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from projections.engine.guards import Guards, Identity
+from projections.engine.guards import Guards, Identity, digits_of, parts_of_text
 from projections.engine.store import ItemKey, Update, Value
 from projections.testing.simulation.item_writer import ItemWriter
 
@@ -86,11 +86,19 @@ class Adversary:
             others = [value for place, seen in self._seen.get(name, {}).items() if place != key for value in seen]
             if self._rng.random() < 0.5:
                 others = [value for each, held in self._seen.items() if each != name for value in held.get(key, ())]
-            others = [value for value in others if value.get("M")]
+            others = [value for value in others if "M" in value or parts_of_text(value)]
             return self._rng.choice(others) if others else None
         if attack == "pose":
             posing = Guards(self._writer.program, Identity("else", (b"another",)))
-            return posing.stamp(rule, key, "0000000000.000000000000009", n=1)
+            at = "0000000000.000000000000009"
+            return (
+                posing.stamp_group(rule, key, at, 1)
+                if any("S" in each for each in own)
+                else posing.stamp(rule, key, at, n=1)
+            )
+        texts = [parts for value in own if (parts := parts_of_text(value))]
+        if texts:
+            return self._group_guard(attack, key, rule, self._rng.choice(texts))
         whole = [value["M"] for value in own if {"d", "at", "s"} <= value.get("M", {}).keys()]
         if not whole:
             return None
@@ -99,10 +107,20 @@ class Adversary:
             ledger = str(fields["d"].get("S", ""))[:4]
             forging = Guards(self._writer.program, Identity(ledger, (b"guess",)))
             by, n = fields.get("by", {}).get("S"), fields.get("n", {}).get("N")
-            at: Value = self._rng.choice(_FIELDS["at"])
-            return forging.stamp(rule, key, at["S"], by=by, n=int(n) if n is not None else None)
+            version: Value = self._rng.choice(_FIELDS["at"])
+            return forging.stamp(rule, key, version["S"], by=by, n=int(n) if n is not None else None)
         edited = self._rng.choice([field for field in _FIELDS if field in fields])
         return {"M": {**fields, edited: self._rng.choice(_FIELDS[edited])}}
+
+    def _group_guard(self, attack: str, key: ItemKey, rule: str, parts: Any) -> Value:
+        """The guard of a group with other parts; where it is forged, signed as this ledger would, but for its secret."""
+        at = self._rng.choice(("0000000000.000000000000000", "9999999999.999999999999999", parts.guard.at))
+        n = self._rng.choice((0, 1, 1_000_000))
+        if attack == "forge":
+            forging = Guards(self._writer.program, Identity(parts.digest[:4], (b"guess",)))
+            return forging.stamp_group(rule, key, at, n)
+        signature = self._rng.choice((parts.signature, "AAAAAAAA"))
+        return {"S": f"{parts.digest}{digits_of(at, n)}{signature}"}
 
     def _former(self, key: ItemKey) -> dict[str, Value]:
         """The guards of rules on this item, each as it was once."""

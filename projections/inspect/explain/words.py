@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from projections.engine.guards import at_of
+from projections.engine.guards import GROUP_GUARD, at_of
 from projections.engine.store import (
     Above,
     AllOf,
@@ -172,10 +172,16 @@ def condition_words(condition: Condition | None, schema: Schema) -> str:
 
 def _words(condition: Condition, schema: Schema, inner: bool) -> str:
     match condition:
-        case AnyOf(conditions=(NotEqual(path=(guard, "d")), *others)):  # see `Guards`
+        # see `Guards`
+        case AnyOf(
+            conditions=(NotEqual(path=(guard, "d")) | AllOf(conditions=(NotEqual(path=(guard, "d")), *_)), *others)
+        ):
             read = [each.value for each in others if isinstance(each, Below)]
             older = f" or older than {_operand('at', read[0])}" if read else ""
             return f"its guard {guard} is absent, invalid{older}"
+        case AnyOf(conditions=(Missing(path=(guard,)), Below(value=value), Above())):
+            older = _operand("at", {"S": value["S"].ljust(GROUP_GUARD, "-")})
+            return f"its guard {guard} is absent, invalid or older than {older}"
         case AllOf(conditions=()):
             return "always"
         case AllOf() | AnyOf():

@@ -114,18 +114,18 @@ class Oracle:
             for difference in _of_item(self, key, actual.get(key), due)
         ]
 
-    def _guards(self, items: Items, genuine: Genuine) -> dict[ItemKey, dict[str, Mapping[str, Any]]]:
-        """The fields of the guards on each item, by rule; the mark has no name. Malformed ones are left out."""
-        guards: dict[ItemKey, dict[str, Mapping[str, Any]]] = {}
+    def _guards(self, items: Items, genuine: Genuine) -> dict[ItemKey, set[str]]:
+        """The rules whose guards each item has; the mark has no name. Malformed ones are left out."""
+        guards: dict[ItemKey, set[str]] = {}
         for table, held in items.items():
             for image in held:
                 for name, value in image.items():
                     if not name.startswith(self._prefix):
                         continue
-                    if "S" in value if name == self._prefix else isinstance(value.get("M"), Mapping):
+                    if "S" in value or (name != self._prefix and isinstance(value.get("M"), Mapping)):
                         key = self.tables[table].key_of(image)
                         if genuine(key, name, value):
-                            guards.setdefault(key, {})[name.removeprefix(self._prefix)] = value.get("M", {})
+                            guards.setdefault(key, set()).add(name.removeprefix(self._prefix))
         return guards
 
     def read(self, items: Items) -> _State:
@@ -163,7 +163,7 @@ class _Run:
         self,
         oracle: Oracle,
         actual: _State,
-        guards: Mapping[ItemKey, Mapping[str, Mapping[str, Any]]],
+        guards: Mapping[ItemKey, set[str]],
         settled: Settled,
     ) -> None:
         self._oracle = oracle
@@ -229,7 +229,7 @@ class _Run:
 
     def _is_created(self, key: ItemKey) -> bool:
         """Whether the item is marked as created by a rule."""
-        return "" in self._guards.get(key, {})
+        return "" in self._guards.get(key, ())
 
     def _item_without_contributions(self, key: ItemKey, item: Image, entity: Entity) -> Image | None:
         """Return an item of a created entity without contributions; None if it is deleted."""
@@ -238,7 +238,7 @@ class _Run:
         names = {name for name, _ in entity.table.keys}
         if created and own.keys() <= names:
             return None
-        guards = self._guards.get(key, {})
+        guards = self._guards.get(key, ())
         gone: set[str] = set()
         for rule in [*self._oracle.group_rules, *self._oracle.item_rules, *self._oracle.embed_rules]:
             if rule.into is entity and (rule.name in guards or not isinstance(rule, GroupRule)):

@@ -107,7 +107,7 @@ def malform_guard(writer: ItemWriter) -> bool:
         return False
     rule = writer.pick(rules)
     name = writer.program.guard(rule.name)
-    held = writer.items[key].get(name, {}).get("M", {"at": {"S": "1"}, "d": {"S": "AAAAAAAA"}})
+    held = writer.items[key].get(name, {})
     writer.touched[key] = None
     writer.tampering = writer.forging = True
     value = writer.pick(_malformed_guards(held, key.table, forward=not rule.copies_all))
@@ -166,9 +166,13 @@ def change_constant(writer: ItemWriter) -> bool:
     return True
 
 
-def _malformed_guards(guard: Mapping[str, Value], table: str, *, forward: bool) -> list[Value]:
+def _malformed_guards(held: Value, table: str, *, forward: bool) -> list[Value]:
     """Return guards that do not parse, and guards that no publish wrote. `forward`: their versions may be later."""
     shapes: list[Value] = [{"S": "x"}, {"N": "1"}, {"L": []}, {"M": {}}, {"NULL": True}, {"BOOL": True}]
+    if text := held.get("S", ""):
+        texts = [text[:8], text[:-1], f"{text}-", f"{text[:8]}~", f"AAAAAAAA{text[8:]}", f"{text[:8]}{'-' * 32}"]
+        return [*shapes, *({"S": each} for each in (*texts, *([f"{text[:8]}{'z' * 32}"] if forward else [])))]
+    guard: Mapping[str, Value] = held.get("M", {"at": {"S": "1"}, "d": {"S": "AAAAAAAA"}})
     changes: list[dict[str, Value]] = [
         {"by": {"N": "1"}},
         {"by": {"L": [{"S": "x"}]}},

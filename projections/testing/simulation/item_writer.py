@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from projections.engine.guards import at_of
+from projections.engine.guards import at_of, digits_of, parts_of_text
+from projections.engine.ledger_items import group_at
 from projections.engine.store import Image, ItemKey, Value
 from projections.errors import BadInput
 from projections.language.entity import Entity, resolver
@@ -230,6 +231,11 @@ class ItemWriter:
     def forge(self, guard: Value) -> Value:
         """Return a guard with other fields, as of another item or of an earlier or later version."""
         self.forging = True
+        if (parts := parts_of_text(guard)) is not None:
+            promotion, _, version = parts.guard.at.partition(".")
+            at = group_at(int(promotion), max(0, int(version) + self.pick([-1, 1, 5, 1000])))
+            n = self.pick([0, 1, 7]) if self.rng.random() < 0.3 else parts.guard.n
+            return {"S": f"{parts.digest}{digits_of(at, n)}{parts.signature}"}
         fields: dict[str, Any] = dict(guard.get("M", {}))
         at = fields.get("at", {}).get("S", "")
         end = max(at.rfind("/"), at.rfind(".")) + 1  # versions are text: their last digits keep their number
