@@ -184,7 +184,7 @@ class _MadeUp:
             newest = [{"M": {"userId": {"S": f"{one:07}"}}} for one in self._likes(number)[:-4:-1]]
             count = {"N": str(len(self._likes(number)))}
             guards = {
-                self._guards.name(rule): self._guards.stamp(rule, key, group_at(1, 1), n=len(self._likes(number)))
+                self._guards.name(rule): self._guards.stamp_group(rule, key, group_at(1, 1), len(self._likes(number)))
                 for rule in ("likes.1", "newest.1")
             }
             return [{**item, "likeCount": count, "newest": {"L": newest}, **guards}]

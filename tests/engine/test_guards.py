@@ -84,7 +84,11 @@ def with_the_id_of_the_ledger(w: World) -> None:
     """Sign with any secret but that of the ledger."""
     for secret in (b"", b"guess", new_secret()):
         guards = Guards(w.program, Identity(w.registry().read_or_create().ledger, (secret,)))
-        overwrite(w, POST, likes=MILLION, **{"~likes": guards.stamp("likes", POST, "~", n=1_000_000)})
+        for forged in (
+            guards.stamp_group("likes", POST, "9999999999.9", 1_000_000),
+            guards.stamp("likes", POST, "~", n=1),
+        ):
+            overwrite(w, POST, likes=MILLION, **{"~likes": forged})
     guards = Guards(w.program, Identity(w.registry().read_or_create().ledger, (b"guess",)))
     by = "main|USER#1|PROFILE"
     overwrite(w, NOTE, role={"S": "ADMIN"}, **{"~author": guards.stamp("author", NOTE, "~", by=by)})
@@ -108,10 +112,14 @@ def test_an_edited_field_makes_a_guard_invalid(field: str) -> None:
     w = deployed()
     before = items(w)
     for key, name, attribute in OWNED:
-        guard = image(w, key)[name]["M"]
+        guard = image(w, key)[name]
         other: Value = {"N": "999"} if field == "n" else {"S": "main|USER#2|PROFILE" if field == "by" else "~" * 8}
-        overwrite(w, key, **{attribute: MILLION, name: {"M": {**guard, field: other}}})
-        if field in guard:
+        edited: Value = {"M": {**guard.get("M", {}), field: other}}
+        if text := guard.get("S"):
+            place = {"d": 7, "at": 22, "n": 31, "s": 39}.get(field, 13)  # the last character of each, of the promotion
+            edited = {"S": f"{text[:place]}{'x' if text[place] != 'x' else 'y'}{text[place + 1 :]}"}
+        overwrite(w, key, **{attribute: MILLION, name: edited})
+        if text or field in guard["M"]:
             assert w.guards().read(name[1:], key, image(w, key)) is None
     w.settle()
     assert items(w) == before
@@ -462,7 +470,7 @@ def test_what_another_ledger_is_called_cannot_be_chosen_freely() -> None:
     w = deployed()
     before = items(w)
     for name in ("\x1b[2J", "a|b.", "....", "äöüß"):
-        posing = Guards(w.program, Identity(name, (b"x",))).stamp("likes", POST, "~", n=1)
+        posing = Guards(w.program, Identity(name, (b"x",))).stamp_group("likes", POST, "1.1", 1)
         assert w.guards().other_ledger("likes", POST, {"~likes": posing}) == ""
         overwrite(w, POST, likes=MILLION, **{"~likes": posing})
         w.settle()

@@ -153,7 +153,8 @@ def a_target_was_overwritten(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
 def a_target_has_a_guard_from_the_future(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
     key = ItemKey("main", "POST#1", "METADATA")
     image = w.store.get(key) or {}
-    guard = {"M": {**image["~likes"]["M"], "at": {"S": "0009.000000000000001"}}}
+    text = image["~likes"]["S"]
+    guard = {"S": f"{text[:8]}z{text[9:]}"}
     w.store.put("main", {**changed(image, likeCount=99), "~likes": guard})
     return key, []
 

@@ -345,9 +345,8 @@ def edit_guard(world: World, partition: str, sort: str, name: str, *, created: b
     """Gives an item a valid guard, and the mark of items that a rule created if it is to be one."""
     key, guards = ItemKey("main", partition, sort), world.guards()
     mark = {guards.mark: guards.mark_of(key)} if created else {}
-    world.store.seed(
-        "main", {**(world.store.get(key) or {}), **mark, name: guards.stamp(guards.rule(name), key, **fields)}
-    )
+    stamp = guards.stamp if "by" in fields else guards.stamp_group
+    world.store.seed("main", {**(world.store.get(key) or {}), **mark, name: stamp(guards.rule(name), key, **fields)})
 
 
 @pytest.mark.parametrize("name", PLANTS)

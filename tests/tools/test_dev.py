@@ -25,6 +25,7 @@ from projections.cli.main import cli
 from projections.dev.projector import WatchedStore, is_own
 from projections.dev.session import Session
 from projections.dev.target import Followed
+from projections.engine.guards import digits_of
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Purpose, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient
 from projections.inspect.explain.record_effects import RecordReport, record_report
@@ -547,7 +548,7 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
     counted = {
         **copy,
         "likeCount": {"N": "1"},
-        "~likes": {"M": {"d": {"S": "x"}, "at": {"S": "0000000001.000000000000001"}, "n": {"N": "1"}}},
+        "~likes": {"S": f"12345678{digits_of('1.1', 1)}12345678"},
     }
 
     def report(old: Image | None, new: Image | None) -> RecordReport:

@@ -12,7 +12,7 @@ import pytest
 from histories import RULES, compiled, random_records
 
 from projections.engine import registry
-from projections.engine.guards import Guards, Identity
+from projections.engine.guards import Guards, Identity, digits_of
 from projections.engine.plan import plan
 from projections.engine.processor import Processor
 from projections.engine.records import decode
@@ -215,8 +215,12 @@ META = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
 
 
 def guarded(change: int, **attributes: Any) -> dict[str, Any]:
-    guard = {"d": "recorded", "at": f"0000.{change:015d}", "n": 41}
-    return {**META, "likeCount": 41, "~engagement": guard, **attributes}
+    return {**META, "likeCount": 41, "~engagement": recorded(change, 41), **attributes}
+
+
+def recorded(change: int, n: int) -> str:
+    """A guard of another ledger."""
+    return f"recorded{digits_of(f'0000000001.{change}', n)}signed.."
 
 
 @pytest.mark.parametrize(
@@ -294,8 +298,8 @@ def test_a_target_that_is_gone_is_the_reason_why_a_counter_does_not_move(social:
 def test_a_guard_that_is_as_new_is_the_reason_why_a_publish_is_not_made(social: Program) -> None:
     """The record of the publish is in the same events as the like: it was delivered a second time."""
     meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
-    before = {**meta, "likeCount": 41, "~engagement": {"d": "recorded", "at": "0000000001.000000000000057", "n": 41}}
-    after = {**meta, "likeCount": 42, "~engagement": {"d": "recorded", "at": "0000000001.000000000000058", "n": 42}}
+    before = {**meta, "likeCount": 41, "~engagement": recorded(57, 41)}
+    after = {**meta, "likeCount": 42, "~engagement": recorded(58, 42)}
     explanation = told(social, [record(100, None, like("a")), record(101, before, after)])
     batch = explanation.batches[0]
     assert rules_of(explanation, 1)["engagement"].reasons == ("this is the rule's own write",)
@@ -303,13 +307,13 @@ def test_a_guard_that_is_as_new_is_the_reason_why_a_publish_is_not_made(social: 
     assert publish.does == "likeCount 42 → 42" or publish.does == "likeCount = 42 (unchanged)"
     assert publish.why == (
         "not true: its guard ~engagement is absent, invalid or older than change 58 of its group "
-        "(~engagement.at is change 58 of its group)"
+        "(~engagement is at change 58 of its group)"
     )
 
 
 def test_a_counter_that_something_else_changed_is_published_again_with_the_reason(social: Program) -> None:
     meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
-    guard = {"~engagement": {"d": "recorded", "at": "0000000001.000000000000057", "n": 41}}
+    guard = {"~engagement": recorded(57, 41)}
     records = [record(100, {**meta, "likeCount": 41, **guard}, {**meta, "likeCount": 7, **guard})]
     explanation = told(social, records)
     rule = rules_of(explanation)["engagement"]

@@ -13,7 +13,7 @@ from histories import ALL, RULES, compiled, settled
 
 import projections
 from projections.aws.clients import client
-from projections.engine.guards import Guards
+from projections.engine.guards import Guards, digits_of
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
 from projections.engine.store import Delete, ItemKey, Update
@@ -87,7 +87,7 @@ def test_a_value_that_something_else_wrote_is_shown_beside_the_right_one(social:
 
 def test_guard_shows_a_pending_publish_or_a_newer_version(social: Program, tables: MemoryTables) -> None:
     def guarded(at: str) -> Any:
-        return Update(META, set={"~engagement": {"M": {"at": {"S": at}, "n": {"N": "9"}}}, "likeCount": {"N": "9"}})
+        return Update(META, set={"~engagement": {"S": f"12345678{digits_of(at, 9)}12345678"}, "likeCount": {"N": "9"}})
 
     promotion = rules_of(item_explanation(social, tables.store, META))["engagement"].at.partition(".")[0]
     tables.store.write(guarded(f"{promotion}.000000000000001"))

@@ -180,8 +180,8 @@ def _words(condition: Condition, schema: Schema, inner: bool) -> str:
             older = f" or older than {_operand('at', read[0])}" if read else ""
             return f"its guard {guard} is absent, invalid{older}"
         case AnyOf(conditions=(Missing(path=(guard,)), Below(value=value), Above())):
-            older = _operand("at", {"S": value["S"].ljust(GROUP_GUARD, "-")})
-            return f"its guard {guard} is absent, invalid or older than {older}"
+            order = at_of({"S": value["S"].ljust(GROUP_GUARD, "-")})
+            return f"its guard {guard} is absent, invalid or older than {version_words(order)}"
         case AllOf(conditions=()):
             return "always"
         case AllOf() | AnyOf():

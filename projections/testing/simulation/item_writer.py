@@ -234,7 +234,7 @@ class ItemWriter:
         if (parts := parts_of_text(guard)) is not None:
             promotion, _, version = parts.guard.at.partition(".")
             at = group_at(int(promotion), max(0, int(version) + self.pick([-1, 1, 5, 1000])))
-            n = self.pick([0, 1, 7]) if self.rng.random() < 0.3 else parts.guard.n
+            n = self.pick([0, 1, 7]) if self.rng.random() < 0.3 else parts.guard.n or 0
             return {"S": f"{parts.digest}{digits_of(at, n)}{parts.signature}"}
         fields: dict[str, Any] = dict(guard.get("M", {}))
         at = fields.get("at", {}).get("S", "")
