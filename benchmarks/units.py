@@ -23,7 +23,7 @@ from benchmarks.baselines import (
 )
 from benchmarks.charges import Charges, metered, try_statements
 from benchmarks.figures import OURS, Figure, lines
-from benchmarks.workload import COPIES, EIGHT_COUNTERS, TABLE, edited, like, likes, program, removed
+from benchmarks.workload import COPIES, EIGHT_COUNTERS, EIGHT_OF_ONE, TABLE, edited, like, likes, program, removed
 from projections.aws.clients import client
 from projections.aws.live_tables import create_table, delete_table
 from projections.engine.processor import Processor
@@ -104,7 +104,11 @@ class Bench:
 def measure_all(endpoint: str) -> list[Units]:
     """All cases in all ways: ours in batches of 100 and of 1000, the others with 100 records, or 10 into eight counters."""
     found: list[Units] = []
-    for rules, posts, cases in ((program(), 1000, _likes), (program(EIGHT_COUNTERS), 0, _eight_counters)):
+    for rules, posts, cases in (
+        (program(), 1000, _likes),
+        (program(EIGHT_COUNTERS), 0, _eight_counters),
+        (program(EIGHT_OF_ONE), 1, _eight_of_one),
+    ):
         bench = Bench(endpoint, rules, posts)
         try:
             found += cases(bench)
@@ -157,6 +161,13 @@ def _eight_counters(bench: Bench) -> Iterator[Units]:
     yield from bench.others(case, [like(20_000, user=20_000, post=1, extra=counters)], counters_of)
     many = [like(number, user=number, post=1, extra=counters) for number in range(30_000, 30_010)]
     yield from bench.others("likes into the same 8 counters", many, counters_of)
+
+
+def _eight_of_one(bench: Bench) -> Iterator[Units]:
+    yield bench.ours("a lone like into 8 counters of one item", likes(1, 1))
+    for size in (100, 1000):
+        yield bench.ours("likes into 8 counters of one item", likes(size, 1, first=size * 10))
+    assert bench.count(0) == 1101
 
 
 def _copies(bench: Bench) -> Iterator[Units]:

@@ -8,7 +8,18 @@ from typing import Any
 from projections.language.loader import loads
 from projections.language.program import Program
 
-__all__ = ["COPIES", "EIGHT_COUNTERS", "LIKES", "TABLE", "edited", "like", "likes", "program", "removed"]
+__all__ = [
+    "COPIES",
+    "EIGHT_COUNTERS",
+    "EIGHT_OF_ONE",
+    "LIKES",
+    "TABLE",
+    "edited",
+    "like",
+    "likes",
+    "program",
+    "removed",
+]
 
 TABLE = "main"
 
@@ -37,6 +48,10 @@ entities:
             for number in range(8)
         ),
     ]
+)
+
+EIGHT_OF_ONE = LIKES + "".join(
+    f"  rule{number}: {{from: Like, aggregate: {{into: Post, set: {{total{number}: count}}}}}}\n" for number in range(7)
 )
 
 COPIES = """

@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from projections.engine.guards import Guards, Identity, new_secret
+from projections.engine.guards import Guards, Identity, digits_of, new_secret, parts_of_text
+from projections.engine.ledger_items import group_at
 from projections.engine.registry import Registry
 from projections.engine.rivals import BUDGET, QUIET, forget, rivals
 from projections.engine.store import Image, ItemKey, Schema, Update, Value, Write
@@ -134,6 +137,21 @@ def test_a_forged_guard_is_healed(attack: str) -> None:
     globals()[attack](w)
     w.settle()
     assert items(w) == before
+
+
+VERSIONS = st.tuples(st.integers(0, 10**10 - 1), st.integers(0, 10**15 - 1), st.integers(-(10**15), 10**15))
+
+
+@given(VERSIONS, VERSIONS)
+@example((1, 51, 0), (1, 52, 0))
+def test_texts_of_guards_sort_as_promotion_and_version(one: tuple[int, int, int], other: tuple[int, int, int]) -> None:
+    texts = [digits_of(group_at(*version), n) for *version, n in (one, other)]
+    if one[:2] != other[:2]:
+        assert (texts[0] < texts[1]) == (one < other)
+    assert (texts[0][:15] == texts[1][:15]) == (one[:2] == other[:2])
+    parts = parts_of_text({"S": f"12345678{texts[0]}12345678"})
+    assert parts is not None
+    assert (parts.guard.at, parts.guard.n) == (group_at(*one[:2]), one[2])
 
 
 def test_a_guard_that_is_repeated_is_healed() -> None:

@@ -20,12 +20,25 @@ from projections.engine.application import kind_as_read, kind_condition
 from projections.engine.guards import Guards, Identity
 from projections.engine.store import AllOf, Condition, Delete, Equal, Exists, Store, Update, Value
 from projections.errors import ConditionFailed
+from projections.language.loader import loads
+from projections.language.program import Program
 from projections.stores.condition_expressions import holds
 from tests.engine.test_kinds import KEY, MATCHES, entity, image, items
 
 EXISTS = Exists(("PK",))
-GUARDS = Guards(entity("one value")[0], Identity("test", (b"secret",)))
-BY, AT = "main|DOC#2|D", "0001.000000000000007"
+RULES = """
+table: {key: [PK, SK]}
+entities:
+  Doc: {key: {PK: "DOC#{id}", SK: D}}
+  Tag: {key: {PK: "DOC#{id}", SK: "TAG#{tag}"}}
+  Named: {key: {PK: "TAG#{tag}", SK: D}}
+projections:
+  r: {from: Tag, aggregate: {into: Doc, set: {tags: count}}}
+  claim: {from: Tag, copy: {into: Named, attributes: [x]}}
+"""
+PROGRAM = Program.from_document(loads(RULES).document())
+GUARDS = Guards(PROGRAM, Identity("test", (b"secret",)), {"r": 1})
+BY, AT = "main|DOC#2|D", "0000000001.000000000000007"
 _runs = count(1)
 
 
@@ -73,20 +86,54 @@ SHAPES: dict[str, Value | None] = {
     "edited": {"M": {**STAMPED["M"], "at": s("0")}},
     "no checksum": {"M": {name: value for name, value in STAMPED["M"].items() if name != "s"}},
     "checksum as map": {"M": {**STAMPED["M"], "s": {"M": {}}}},
-    "older": GUARDS.stamp("r", KEY, "0001.000000000000006", by=BY, n=3),
+    "older": GUARDS.stamp("r", KEY, "0000000001.000000000000006", by=BY, n=3),
     "equal": GUARDS.stamp("r", KEY, AT, by=BY, n=3),
-    "newer": GUARDS.stamp("r", KEY, "0001.000000000000010", by=BY, n=3),
+    "newer": GUARDS.stamp("r", KEY, "0000000001.000000000000010", by=BY, n=3),
     "older, of another source": GUARDS.stamp("r", KEY, "0", by="main|DOC#3|D"),
     "least": GUARDS.stamp("r", KEY, "0", by=BY),
     "newer, of another source": GUARDS.stamp("r", KEY, "9", by="main|DOC#3|D"),
 }
+GROUPS: dict[str, Value] = {
+    "group, older": GUARDS.stamp_group("r", KEY, "0000000001.000000000000006", 10**15),
+    "group, equal, of fewer": GUARDS.stamp_group("r", KEY, AT, -5),
+    "group, equal, of more": GUARDS.stamp_group("r", KEY, AT, 10**15),
+    "group, newer": GUARDS.stamp_group("r", KEY, "0000000001.000000000000064", 3),
+    "group, of an older promotion": GUARDS.stamp_group("r", KEY, "0000000000.000000000000010", 3),
+    "group, of a newer promotion": GUARDS.stamp_group("r", KEY, "0000000002.000000000000001", 3),
+    "group, of another item": GUARDS.stamp_group("r", KEY._replace(partition="DOC#9"), "9999999999.9", 3),
+    "group, of another ledger": Guards(PROGRAM, Identity("zzzz", (b"",))).stamp_group("r", KEY, "1.1", 3),
+    "digest alone": s(DIGEST),
+    "other texts after the digest": s(f"{DIGEST}~~"),
+}
+SHAPES |= GROUPS
 CONDITIONS: dict[str, Condition] = {
-    "older": GUARDS.older("r", KEY, AT),
+    "older": GUARDS.older(PROGRAM.recorded["r"], KEY, AT),
     "older or foreign": GUARDS.older_or_foreign("r", KEY, BY, AT),
     "as read": GUARDS.as_read("r", {"~r": GUARDS.stamp("r", KEY, "0", by=BY)}),
     "missing as read": GUARDS.as_read("r", {}),
-    "nested": AllOf((AllOf((EXISTS, AllOf(()))), AllOf((AllOf((GUARDS.older("r", KEY, AT),)),)))),
+    "nested": AllOf((AllOf((EXISTS, AllOf(()))), AllOf((AllOf((GUARDS.older(PROGRAM.recorded["r"], KEY, AT),)),)))),
 }
+
+
+def test_texts_of_guards_compare_as_the_versions_of_their_groups() -> None:
+    """Whatever the number of contributions; another kind of rule replaces no guard of a newer promotion."""
+    verdicts = {
+        name: [holds(CONDITIONS[kind], {"~r": shape}) for kind in ("older", "older or foreign")]
+        for name, shape in GROUPS.items()
+    }
+    assert {name.removeprefix("group, "): verdict for name, verdict in verdicts.items()} == {
+        "older": [True, True],
+        "equal, of fewer": [False, True],
+        "equal, of more": [False, True],
+        "newer": [False, True],
+        "of an older promotion": [True, True],
+        "of a newer promotion": [False, False],
+        "of another item": [True, True],
+        "of another ledger": [True, True],
+        "digest alone": [True, True],
+        "other texts after the digest": [True, True],
+    }
+    assert {len(shape["S"].encode()) for name, shape in GROUPS.items() if "group" in name} == {40}
 
 
 def holding(shape: Value | None) -> dict[str, Value]:
