@@ -542,9 +542,6 @@ class _Parts(NamedTuple):
     signature: str | None
 
 
-GROUP_GUARD = 40
-"""Characters of the guard of a group."""
-
 _TEXT = re.compile(r"(.{8})([-\w]{24})(.{8})", re.ASCII | re.DOTALL)
 """The guard of a group: `d`, digits, signature."""
 
@@ -631,14 +628,6 @@ def order_of(guard: Value | None) -> str:
     """Return what the guards of a rule on an item are ordered by: promotion, then version."""
     parts = parts_of_text(guard)
     return parts.guard.at if parts is not None else _field(guard, "at")
-
-
-def contributions_of(guard: Value | None) -> int | None:
-    """Return the number of contributions in a guard attribute, valid or not; None if it has none."""
-    parts = parts_of_text(guard)
-    fields = guard.get("M") if guard is not None else None
-    number = fields.get("n", {}).get("N") if isinstance(fields, Mapping) else None
-    return parts.guard.n if parts is not None else int(number) if _is_count(number) else None
 
 
 def by_of(guard: Value | None) -> str:

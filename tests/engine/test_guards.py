@@ -376,6 +376,52 @@ def test_a_new_secret_signs_all_guards_again_and_the_former_one_is_accepted_unti
         assert valid, (name, key)
 
 
+# Shared writes
+
+SHARED = "\n".join(RULES.split("\n")[1:5:2]) + "\n" + "".join(
+    f"  r{n:02}: {{from: Like, aggregate: {{into: Post, set: {{n{n}: count}}}}}}\n" for n in range(1, 21)
+)
+
+
+def test_rules_that_publish_to_one_item_share_writes() -> None:
+    """21 rules need two; if the record is delivered again, both fail, and nothing else is written."""
+    w = World(SHARED, HEAD)
+    w.put("POST#1", "M", title="x")
+    w.settle()
+    w.put("USER#1", "LIKE#1")
+    start = w.position
+    w.store.calls.clear()
+    w.deliver()
+    assert w.store.calls["update"] == 2
+    assert {image(w, POST)[f"n{n}"]["N"] for n in range(1, 21)} == {"1"}
+    w.position, before = start, image(w, POST)
+    w.store.calls.clear()
+    w.deliver()
+    assert w.store.calls["update"] == 2
+    assert image(w, POST) == before
+
+
+def test_a_newer_guard_stops_no_other_rule_of_a_shared_write() -> None:
+    w = World(SHARED, HEAD)
+    w.put("POST#1", "M", title="x")
+    w.settle()
+    newer = w.guards().stamp_group("r01", POST, f"{w.guards().promotion('r01'):010}.000000000000099", 7)
+    w.put("USER#1", "LIKE#1")
+    w.store.seed("main", {**image(w, POST), "~r01": newer, "n1": {"N": "7"}})
+    w.settle()
+    assert [image(w, POST)[name]["N"] for name in ("likes", "n1", "n2", "n20")] == ["1", "7", "1", "1"]
+
+
+def test_a_value_that_is_refused_stops_no_other_rule_of_a_shared_write() -> None:
+    """The item has room for the attribute and the guard of two rules."""
+    w = World(SHARED, HEAD)
+    w.put("USER#1", "LIKE#1")
+    w.store.seed("main", {"PK": {"S": "POST#1"}, "SK": {"S": "M"}, "x": {"S": "x" * (409_600 - 125)}})
+    w.settle()
+    assert len(image(w, POST)) == 3 + 2 * 2
+    assert len(w.rejected) == 19
+
+
 # Other ledgers
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from projections.engine.guards import GROUP_GUARD, at_of
+from projections.engine.guards import at_of
 from projections.engine.store import (
     Above,
     AllOf,
@@ -180,7 +180,7 @@ def _words(condition: Condition, schema: Schema, inner: bool) -> str:
             older = f" or older than {_operand('at', read[0])}" if read else ""
             return f"its guard {guard} is absent, invalid{older}"
         case AnyOf(conditions=(Missing(path=(guard,)), Below(value=value), Above())):
-            order = at_of({"S": value["S"].ljust(GROUP_GUARD, "-")})
+            order = at_of({"S": value["S"].ljust(40, "-")})  # of the text it has what orders it
             return f"its guard {guard} is absent, invalid or older than {version_words(order)}"
         case AllOf(conditions=()):
             return "always"

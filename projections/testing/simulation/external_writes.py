@@ -170,8 +170,15 @@ def _malformed_guards(held: Value, table: str, *, forward: bool) -> list[Value]:
     """Return guards that do not parse, and guards that no publish wrote. `forward`: their versions may be later."""
     shapes: list[Value] = [{"S": "x"}, {"N": "1"}, {"L": []}, {"M": {}}, {"NULL": True}, {"BOOL": True}]
     if text := held.get("S", ""):
-        texts = [text[:8], text[:-1], f"{text}-", f"{text[:8]}~", f"AAAAAAAA{text[8:]}", f"{text[:8]}{'-' * 32}"]
-        return [*shapes, *({"S": each} for each in (*texts, *([f"{text[:8]}{'z' * 32}"] if forward else [])))]
+        texts = (
+            text[:8],
+            text[:-1],
+            f"{text}-",
+            f"{text[:8]}~",
+            f"AAAAAAAA{text[8:]}",
+            f"{text[:8]}{'-z'[forward] * 32}",
+        )
+        return [*shapes, *({"S": each} for each in texts)]
     guard: Mapping[str, Value] = held.get("M", {"at": {"S": "1"}, "d": {"S": "AAAAAAAA"}})
     changes: list[dict[str, Value]] = [
         {"by": {"N": "1"}},
