@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from projections.engine.application import ApplicationItems
-from projections.engine.guards import Guards
+from projections.engine.guards import Guards, contributions_of
 from projections.engine.store import Image, ItemKey, Purpose, Store
 from projections.errors import ConditionFailed, Transient
 from projections.language.entity import Entity, Item
@@ -203,7 +203,7 @@ def _is_needed(image: Image, guards: set[str], makers: frozenset[str], today: Pr
     """
     known = {today.guard(name) for name in today.published}
     for name in image.keys() - guards:
-        if name in makers and image[name].get("M", {}).get("n") != {"N": "0"}:
+        if name in makers and contributions_of(image[name]) != 0:
             return True
         if name.startswith(today.guard_prefix) and name != today.guard_prefix and name not in known:
             return True

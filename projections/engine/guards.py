@@ -630,6 +630,13 @@ def order_of(guard: Value | None) -> str:
     return parts.guard.at if parts is not None else _field(guard, "at")
 
 
+def contributions_of(guard: Value) -> int | None:
+    """Return the number of contributions in a guard attribute, valid or not; None if it has none."""
+    parts, fields = parts_of_text(guard), guard.get("M", {})
+    number = fields.get("n", {}).get("N")
+    return parts.guard.n if parts is not None else int(number) if _is_count(number) else None
+
+
 def by_of(guard: Value | None) -> str:
     """Return the source or parent in a guard attribute, valid or not; or the empty text."""
     return _field(guard, "by")

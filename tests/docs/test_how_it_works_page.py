@@ -101,7 +101,9 @@ def same(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if name == "~":
                 lengths[name] = len(value)
             elif name.startswith("~"):
-                lengths[name] = {**value, "d": len(value["d"]), "s": len(value["s"])} if "d" in value else len(value)
+                lengths[name] = (
+                    len(value) if isinstance(value, str) else {**value, "d": len(value["d"]), "s": len(value["s"])}
+                )
         found.append({**item, **lengths})
     return found
 

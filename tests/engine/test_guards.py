@@ -378,8 +378,10 @@ def test_a_new_secret_signs_all_guards_again_and_the_former_one_is_accepted_unti
 
 # Shared writes
 
-SHARED = "\n".join(RULES.split("\n")[1:5:2]) + "\n" + "".join(
-    f"  r{n:02}: {{from: Like, aggregate: {{into: Post, set: {{n{n}: count}}}}}}\n" for n in range(1, 21)
+SHARED = (
+    "\n".join(RULES.split("\n")[1:5:2])
+    + "\n"
+    + "".join(f"  r{n:02}: {{from: Like, aggregate: {{into: Post, set: {{n{n}: count}}}}}}\n" for n in range(1, 21))
 )
 
 

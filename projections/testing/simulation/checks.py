@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from projections.access.ranking import Published, Ranking
-from projections.engine.guards import Guards, by_of, order_of
+from projections.engine.guards import by_of, contributions_of, order_of
 from projections.engine.indexes import index_write
 from projections.engine.plan import plan
 from projections.engine.records import decode
@@ -105,9 +105,9 @@ class Checks:
         if item is None or after is None:
             return []
         if before is None:
-            guards = Guards(self._program, None)
-            held = [guards.read(guards.rule(name), key, after) for name in after if guards.is_guard(name)]
-            if not item.entity.copied and all(guard is None or guard.n == 0 for guard in held):
+            prefix = self._program.guard_prefix
+            guards = [value for name, value in after.items() if name.startswith(prefix) and name != prefix]
+            if not item.entity.copied and all(contributions_of(guard) == 0 for guard in guards):
                 return [f"{encode_key(key)}: created by a rule without contributions"]
             return []
         problems = []
