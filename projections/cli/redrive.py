@@ -178,6 +178,7 @@ def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bo
             "dryRun": dry_run,
             "items": redrive.items,
             "pushes": redrive.pushes,
+            "gaps": sorted(redrive.gaps),
             "sources": {name: {"redriven": of.done, "left": len(of.left)} for name, of in outcome.sources.items()},
             "left": [{"source": name, **message} for name, message in left],
             "stopped": outcome.stopped,
@@ -199,6 +200,12 @@ def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bo
         print_line(f"{name}: {source.done:,} {done}, {len(source.left):,} {remain}")
     pushes = f", {redrive.pushes:,} to be pushed to children" if redrive.pushes else ""
     print_line(f"{count(redrive.items, 'item')} read{pushes}.")
+    if redrive.gaps:
+        print_line(
+            f"Lanes have not counted these records, and a redrive cannot: {', '.join(sorted(redrive.gaps))} may be wrong. "
+            "Run `projections verify --repair`, which counts again.",
+            err=True,
+        )
     if outcome.stopped:
         print_line("Stopped at --limit; there may be more.")
     return 1 if outcome.remains else 0

@@ -157,6 +157,9 @@ class Processor:
             report.give_up(records, f"the registry could not be read or written: {error}")
         report.note_stale(self._registry.marked)
         self._registry.marked.clear()
+        if batch is not None:
+            gaps = {version.name for version in batch.snapshot.maintained if version.gap}
+            report.counters.add("gaps", len(gaps.union(batch.gaps, batch.split.uncounted)))
         freshness = self._freshness(batch) if batch is not None and report.times else {}
         return report.outcome(self._quarantine, freshness)
 

@@ -316,6 +316,7 @@ COUNTS = (
     "rejected",
     "repeated",
     "filling",
+    "gaps",
     "cut",
     "internal",
 )

@@ -117,11 +117,15 @@ def rules(
     yield Finding("rules", FINE, f"epoch {snapshot.epoch}: {counted}")
     yield from _of_file(program, snapshot, apply)
     for version in snapshot.versions.values():
-        says, todo, level = _of_version(version, now, apply, stack)
-        if says:
-            yield Finding(
-                f"rule {version.name}", level, f"{version.state}: {says}{_about(program, version.rule)}", todo
-            )
+        for says, todo, level in (
+            _of_version(version, now, apply, stack),
+            _of_gap(version, apply, stack),
+            _of_lanes(version, now),
+        ):
+            if says:
+                yield Finding(
+                    f"rule {version.name}", level, f"{version.state}: {says}{_about(program, version.rule)}", todo
+                )
 
 
 def _of_version(version: Version, now: datetime, apply: str, stack: str | None) -> tuple[str, str, str]:
@@ -152,6 +156,28 @@ def _of_version(version: Version, now: datetime, apply: str, stack: str | None) 
             return says, f"Deploy the current package to all functions, then run {apply}.", ACT
         case _:
             return "", "", FINE
+
+
+def _of_gap(version: Version, apply: str, stack: str | None) -> tuple[str, str, str]:
+    """Return what an operator should know of a gap, as `_of_version` does."""
+    if not version.gap or not version.maintained:
+        return "", "", FINE
+    todo = f"run {command('verify --repair', stack)}, which counts the rule again."
+    if version.state != "active":
+        todo = f"run {apply}: it fills a new version. This one is never published."
+    return f"it may have missed changes: {version.gap}", f"Correct the cause, then {todo}", ACT
+
+
+def _of_lanes(version: Version, now: datetime) -> tuple[str, str, str]:
+    """Return how a version with `ledger: lanes` is counted, as `_of_version` does."""
+    if version.lanes is None or not version.maintained:
+        return "", "", FINE
+    left = version.lanes - now.timestamp()
+    if version.lanes == 0:
+        return "counted with entries, until it is filled", "", FINE
+    if left > 0:
+        return f"counted with entries; the shards of the stream are handed over to lanes in {duration(left)}", "", FINE
+    return "counted by lanes", "", FINE
 
 
 def _of_file(program: Program, snapshot: RegistrySnapshot, apply: str) -> Iterator[Finding]:

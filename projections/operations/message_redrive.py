@@ -2,6 +2,9 @@
 
 A message is answered when all of it is done and stored, with the pushes that it led to in the task queue: then it can be
 deleted. It may be redriven twice, also by two processes at once.
+
+A refresh does not correct what lanes count (`ledger: lanes`). So these versions get a gap, unless the records of a message
+are certainly older.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from projections.engine.running import Counters, Deadline, Reload, Run, one_by_o
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.value_counters import ValueCounters
 from projections.errors import InvalidRequest, Misconfigured, StoreError, Transient, UsageError
+from projections.language.entity import Entity
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.operations.failed_messages import FailedMessage
@@ -33,6 +37,11 @@ _AT_ONCE = 100
 """Items refreshed together: as many as one request can read."""
 
 _MOST_TRIES = 5
+
+_BEFORE_FILL = 300
+"""Seconds before the registration of a version from which a record is certainly older: its fill has read the item since."""
+
+_DISCARDED = "records that Lambda had discarded were redriven, which lanes cannot count"
 
 _SECONDS = 120.0
 """How long throttled requests are retried for the items refreshed together, and for each page of a push."""
@@ -61,7 +70,7 @@ class Redrive:
     """Redrives messages. `send` gets pushes and dead letters; without it, pushes are made here, however long they take.
 
     `run` runs refreshes of single items, `pace` is called before writes to children with their number. `items` counts
-    refreshed items, `pushes` the pushes made or sent.
+    refreshed items, `pushes` the pushes made or sent. `gaps` has the versions that may have missed records of the messages.
     """
 
     def __init__(
@@ -88,6 +97,7 @@ class Redrive:
         self.counters = Counters()
         self.items = 0
         self.pushes = 0
+        self.gaps: set[str] = set()
 
     def work(self, messages: Iterable[FailedMessage]) -> list[Answer]:
         """Redrive messages. Raises UsageError if there is no registry, and Misconfigured."""
@@ -96,6 +106,7 @@ class Redrive:
                 "the ledger has no rules: no function has used it. Check that --ledger names the right table"
             )
         answers = [Answer(message) for message in messages]
+        self._note_gaps([answer.message for answer in answers])
         contents = _together(message for message in (answer.message for answer in answers) if not message.unusable)
         problems: dict[ItemKey, list[str]] = {}
         keys = list(contents.known)
@@ -111,6 +122,18 @@ class Redrive:
                 for reason in problems.get(key, ()):
                     answer.keep(encode_key(key), reason)
         return answers
+
+    def _note_gaps(self, messages: Sequence[FailedMessage]) -> None:
+        """Record a gap for the versions that lanes count, and to which the records of messages may belong."""
+        snapshot, program = self._registry.current()
+        gaps = set[str]()
+        for version in snapshot.maintained:
+            if version.lanes:
+                sources = program.lanes[version.name].sources
+                gaps.update(version.name for message in messages if _concerns(message, program, sources, version.since))
+        if gaps:
+            self._deadline().retry(partial(self._registry.note_gaps, dict.fromkeys(gaps, _DISCARDED)))
+            self.gaps |= gaps
 
     # Items
 
@@ -250,6 +273,17 @@ class Redrive:
         self.pushes += 1
         for _, reason in self._pushed_here([task], self._refresher(self._run)):
             answer.keep(_name(task), reason)
+
+
+def _concerns(message: FailedMessage, program: Program, sources: Sequence[Entity], since: int) -> bool:
+    """Return whether a message has a record of an item of these entities that may be newer than a version."""
+    for key in message.newest:  # of all items with records
+        if not any(entity in sources for entity in program.entities_at(key)):
+            continue
+        times = [record.at for record in message.records.get(key, ())]
+        if not times or not all(0 < at < since - _BEFORE_FILL for at in times):
+            return True
+    return False
 
 
 def _reason(error: BaseException) -> str:

@@ -73,6 +73,10 @@ METRICS: dict[str, Metric] = {
         "rules that read a change, and of which a version is filling",
         "run [`projections apply`](operations.md#change-rules)",
     ),
+    "gaps": Metric(
+        "versions of rules with `ledger: lanes` that may have missed changes",
+        "count these rules again",
+    ),
     "cut": Metric(
         "lists of `top`, and of `embed` with `as`, written without some elements, because of the limits of "
         "32 KB and 100 references",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from projections.engine.goals import DiscardedRecord
 from projections.engine.store import ItemKey
 from projections.inspect.explain.item import item_explanation
+from projections.operations.failed_messages import FailedMessage
+from projections.operations.health import rules
+from projections.operations.message_redrive import Redrive
 from projections.operations.verify.repair import verify_and_repair
 from tests.engine.world import HEAD, World
 from tests.operations.verify_scene import Brief, brief, drifts, edit, ledger_edit, of, repaired, verified
@@ -206,3 +211,72 @@ def test_a_version_with_a_gap_is_not_published_and_apply_fills_another() -> None
     assert w.apply().versions == ("likes.3",)
     assert w.registry().read_or_create().active["likes"].name == "likes.3"
     assert w.post() == {"likeCount": 4, "stars": 10, "most": 10}
+
+
+def test_a_rollback_to_a_version_with_a_gap_changes_nothing() -> None:
+    w = refilled()
+    registry = w.registry()
+    registry.note_gaps({"likes.1": "a test"})
+    w.carry_out(["likes.1"], fills=False)
+    assert registry.read_or_create().active["likes"].name == "likes.2"
+    assert registry.promote(["likes.1"]).active["likes"].name == "likes.2"
+
+
+# Redrives, status, metrics
+
+
+@pytest.mark.parametrize(
+    ("key", "at", "gaps"),
+    [
+        (ItemKey("main", "USER#1", "LIKE#1"), 1_700_000_000.0, {"likes.1"}),
+        (ItemKey("main", "USER#1", "LIKE#1"), 0.0, {"likes.1"}),
+        (ItemKey("main", "USER#1", "LIKE#1"), 1_699_990_000.0, set()),
+        (ItemKey("main", "POST#1", "METADATA"), 1_700_000_000.0, set()),
+    ],
+    ids=["after", "unknown", "before", "another kind"],
+)
+def test_a_redriven_batch_leaves_a_gap_unless_the_version_was_filled_after_it(
+    key: ItemKey, at: float, gaps: set[str]
+) -> None:
+    w = counted()
+    record = DiscardedRecord("1.2", w.store.get(key), None, False, at)
+    message = FailedMessage("batch", {key: ()}, {key: ((1, ""), False)}, {key: [record]})
+    redrive = Redrive(w.program, w.store, now=lambda: 1_700_000_000.0)
+    (answer,) = redrive.work([message])
+    snapshot = w.registry().read_or_create()
+    assert (answer.left, redrive.gaps) == ({}, gaps)
+    assert {version.name for version in snapshot.maintained if version.gap} == gaps
+
+
+def status(w: World, seconds: int = 0) -> list[tuple[str, str]]:
+    now = datetime.fromtimestamp(1_700_000_000 + seconds, UTC)
+    findings = list(rules(w.program, w.registry().read(), now, stack="shop"))
+    return [(f.level, f"{f.subject}: {f.says} {f.todo}".rstrip()) for f in findings if f.subject.startswith("rule l")]
+
+
+def test_status_names_gaps_and_how_a_version_is_counted() -> None:
+    w = counted()
+    assert status(w) == [("ok", "rule likes.1: active: counted by lanes")]
+    w.registry().note_gaps({"likes.1": "a test"})
+    assert status(w)[0] == (
+        "action",
+        "rule likes.1: active: it may have missed changes: a test Correct the cause, then run `projections verify --stack "
+        "shop --repair`, which counts the rule again.",
+    )
+    w.registry().recount(["likes"])
+    assert ("ok", "rule likes.2: filling: counted with entries, until it is filled") in status(w)
+    w.registry().fill(["likes.2"])
+    handover = "rule likes.2: ready: counted with entries; the shards of the stream are handed over to lanes in 15 min"
+    assert ("ok", handover) in status(w, 900)
+
+
+def test_gaps_are_a_metric_of_each_batch() -> None:
+    w = counted()
+    w.like(7, 1)
+    assert w.deliver().counts["gaps"] == 0
+    w.shard = ""
+    w.like(8, 1)
+    assert w.deliver().counts["gaps"] == 1
+    w.shard = "shard-1"
+    w.put("POST#1", "METADATA", title="x")
+    assert w.deliver().counts["gaps"] == 1

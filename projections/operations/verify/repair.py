@@ -175,10 +175,6 @@ class Repair:
             names = [version.name for version in versions.values()]
             backfill.work(self._begin(versions=names))
             self._note(self.failed, backfill.failed)
-            unpublished = unpublished_gaps(self._registry.read_or_create())
-            left = {name: unpublished[name] for name in names if name in unpublished}
-            self._note(self.failed, left)
-            self.recounted = [rule for rule in self.recounted if versions[rule].name not in left]
             for record in backfill.rejected:
                 if record.fault != "group" or record.rule not in self.recounted:  # the damaged groups refuse to the end
                     self._note(self.rejected, {record.key or "": record.reason})
@@ -186,6 +182,9 @@ class Repair:
         if self.removed:
             self._registry.remove(self.removed)
         self._enter(*self._registry.current())
+        left = unpublished_gaps(self._snapshot)
+        self._note(self.failed, left)
+        self.recounted = [rule for rule in self.recounted if rule not in map(public_name, left)]
 
     def _publish(self, targets: set[Target]) -> None:
         now = {version.rule: version.name for version in self._snapshot.active.values()}
