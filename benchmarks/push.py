@@ -29,8 +29,6 @@ from urllib.parse import urlsplit
 
 import boto3
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from rich.console import Console
-from rich.table import Table
 from urllib3 import HTTPResponse
 
 from projections.aws.clients import client, session
@@ -45,6 +43,7 @@ from projections.language.keys import encode_key
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.dynamodb import DynamoDBStore, Meter
+from projections.terminal import print_grid
 from tests.emulators import dynamodb_local, ministack, running
 
 __all__ = ["Pushed", "Pushes", "main"]
@@ -308,15 +307,13 @@ def main(children: int = 10_000) -> int:
     with running(ministack) as endpoint, Pushes(endpoint, 1000) as few:
         few.push()  # tries PartiQL
         single = few.push()
-    table = Table(title=f"A push to {children} children, DynamoDB Local", title_justify="left")
-    table.add_column("way")
-    for column in ("ms away", "threads", "children\na second", "in the loop", "times\nthe loop"):
-        table.add_column(column, justify="right")
+    print(f"A push to {children} children, DynamoDB Local")
+    grid = [["way", "ms away", "threads", "children a second", "in the loop", "times the loop"]]
     for way, row in [*(("push", row) for row in rows), *(("its requests, ready-made", row) for row in bare)]:
         times = row.per_second / row.looped_per_second
         cells = (row.away * 1000, row.threads, row.per_second, row.looped_per_second)
-        table.add_row(way, *(f"{cell:.0f}" for cell in cells), f"{times:.1f}")
-    Console(width=100).print(table)
+        grid.append([way, *(f"{cell:.0f}" for cell in cells), f"{times:.1f}"])
+    print_grid([[(cell, "") for cell in cells] for cells in grid])
     last = rows[-1]
     each = (single.write_units - 1) / single.children
     units = last.write_units + last.statements * each

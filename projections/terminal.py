@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import string
 import sys
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, LiteralString, Self
+from typing import Any, LiteralString, Self, TextIO
 
 import click
 
 from projections.printable import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 __all__ = [
     "Bar",
     "Styled",
-    "console",
     "count",
     "interactive",
     "json_text",
@@ -40,12 +38,8 @@ __all__ = [
 ]
 
 
-WIDTH = 110
-"""Columns of an output that is not a terminal."""
-
-
 class Styled(str):
-    """A line with rich's markup, made by `markup`. Every other text is data, without markup."""
+    """A line with tags of styles, made by `markup`. Every other text is data, without markup."""
 
     __slots__ = ()
 
@@ -71,17 +65,46 @@ def markup(template: LiteralString, *data: object) -> Styled:
 
 _BRACKETS = str.maketrans("[\\", "\x01\x02")
 _BACK = str.maketrans("\x01\x02", "[\\")
-"""Brackets and backslashes of data are replaced until rich has parsed the markup, so that two pieces of data never form a
-tag. The replacements are control characters, which printable text does not have."""
+"""Brackets and backslashes of data are replaced until the tags have been read, so that two pieces of data never form a tag.
+The replacements are control characters, which printable text does not have."""
+_TAG = re.compile(r"\[(/|[a-z ]*)\]")
+_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
 
 
 def _data(text: str) -> str:
     return text if isinstance(text, Styled) else printable(text).translate(_BRACKETS)
 
 
-def print_line(text: str, *, err: bool = False) -> None:
-    """Print one line of plain text."""
-    click.echo(printable(text), err=err)
+def print_line(text: str = "", *, err: bool = False) -> None:
+    """Print one line. Its styles are visible on a terminal only, unless NO_COLOR is set."""
+    stream = sys.stderr if err else sys.stdout
+    colours = _is_terminal(stream) and not os.environ.get("NO_COLOR")
+    click.echo("".join(_coloured(*part) if colours else part[0] for part in parts_of(text)), err=err, color=colours)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def _coloured(text: str, style: str) -> str:
+    codes = ";".join(str(_CODES[name]) for name in style.split())
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
+
+
+def parts_of(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a line, each with its style, such as `bold red`."""
+    if not isinstance(line, Styled):
+        yield printable(line), ""
+        return
+    styles: list[str] = []
+    for place, part in enumerate(_TAG.split(line)):
+        if place % 2 == 0:
+            if part:
+                yield part.translate(_BACK), " ".join(styles)
+        elif part == "/":
+            styles.pop()
+        else:
+            styles.append(part)
 
 
 def print_text(text: str, *, end: str = "\n") -> None:
@@ -92,69 +115,31 @@ def print_text(text: str, *, end: str = "\n") -> None:
     click.echo(printable(text if text.endswith(end) else text + end, lines=True), nl=False)
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Return a console with colours on a terminal only, unless NO_COLOR is set. Lines on standard output are not wrapped."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else int(os.environ.get("COLUMNS") or WIDTH)
-    made: Console = _console_type()(file=stream, width=width, highlight=False, emoji=False, soft_wrap=not stderr)
-    return made
-
-
-@cache
-def _console_type() -> Any:
-    from rich.console import Console
-    from rich.segment import Segment
-
-    class SafeConsole(Console):
-        """A console that prints a text as data on one line, unless it is Styled."""
-
-        def render_str(self, text: str, **options: Any) -> Any:
-            if not isinstance(text, Styled):
-                return super().render_str(printable(text), **{**options, "markup": False})
-            made = super().render_str(text, **{**options, "markup": True})
-            made.plain = made.plain.translate(_BACK)
-            return made
-
-        def render(self, renderable: Any, options: Any = None) -> Iterable[Any]:
-            """Make the output of progress bars and other parts of rich printable, too."""
-            for segment in super().render(renderable, options):
-                if segment.control:
-                    yield segment
-                else:
-                    yield Segment(printable(segment.text, lines=True), segment.style)
-
-    return SafeConsole
-
-
-def parts_of(line: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a line as `console` prints them, each with its style, such as `bold red`."""
-    out = console()
-    for segment in out.render_str(line).render(out):
-        yield segment.text, str(segment.style or "")
-
-
 def json_text(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def print_grid(out: Console, rows: Sequence[Sequence[tuple[str, str]]], indent: int = 2, after: str = "\n") -> None:
+def print_grid(rows: Sequence[Sequence[tuple[str, str]]], indent: int = 2, after: str = "\n") -> None:
     """Print rows of (text, style) in columns, then `after`. The last column has no maximum width."""
-    from rich.cells import cell_len
-    from rich.text import Text
-
-    rows = [[(printable(text), style) for text, style in row] for row in rows]
     widths: dict[int, int] = {}
     for row in rows:
         for column, (text, _) in enumerate(row[:-1]):
-            widths[column] = max(widths.get(column, 0), cell_len(text))
+            widths[column] = max(widths.get(column, 0), _width(printable(text)))
     for row in rows:
-        line = Text(" " * indent)
+        line = Styled(" " * indent)
         for column, (text, style) in enumerate(row):
-            line.append(text, style or None)
-            if column < len(row) - 1:
-                line.append(" " * (widths[column] - cell_len(text) + 2))
-        out.print(line)
-    out.print(end=after)
+            space = widths[column] - _width(printable(text)) + 2 if column < len(row) - 1 else 0
+            line += Styled(f"[{style}]{_data(text)}[/]{' ' * space}")
+        print_line(line)
+    print_text(after, end="")
+
+
+def _width(text: str) -> int:
+    """Return the number of columns of a printable text on a terminal."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.combining(character) != 0 for character in text)
 
 
 def units(number: float, noun: str) -> str:
@@ -182,20 +167,14 @@ def interactive() -> bool:
 
 
 class Bar:
-    """The progress of a command on standard error: a moving line on a terminal, otherwise a line for each step."""
+    """The progress of a command on standard error: one changing line on a terminal, otherwise a line for each step."""
 
     def __init__(self, text: str, *, quiet: bool = False) -> None:
-        out = console(stderr=True)
-        self.shown = out.is_terminal and not quiet
+        self.shown = _is_terminal(sys.stderr) and not quiet
         self._quiet = quiet
         self._printed: dict[str, float] = {}
-        if self.shown:
-            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-            columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-            self._progress = Progress(*columns, console=out, transient=True)
-            self._task = self._progress.add_task(text, total=None)
-            self._progress.start()
+        self._begun = time.monotonic()
+        self.update(text)
 
     def __enter__(self) -> Self:
         return self
@@ -206,9 +185,14 @@ class Bar:
         self.end()
 
     def update(self, text: str) -> None:
-        """Show a text on a terminal."""
+        """Show a text and the time since the begin on a terminal."""
         if self.shown:
-            self._progress.update(self._task, description=text)
+            minutes, seconds = divmod(int(time.monotonic() - self._begun), 60)
+            columns = shutil.get_terminal_size().columns - 8
+            self._show(f"{printable(text)[:columns]} {minutes}:{seconds:02}")
+
+    def _show(self, text: str) -> None:
+        click.echo(f"\r\x1b[K{text}", nl=False, err=True, color=True)
 
     def step(self, text: str, done: int = 0, about: int = 0) -> None:
         """Show a step, and how many items of about how many are done. Without a terminal, print it every 5 s."""
@@ -222,12 +206,12 @@ class Bar:
     def print(self, text: str) -> None:
         """Print a line that stays."""
         if self.shown:
-            self._progress.console.print(text)
-        elif not self._quiet:
+            self._show("")
+        if not self._quiet:
             print_line(text, err=True)
 
     def end(self) -> None:
         """Remove the line."""
         if self.shown:
-            self._progress.stop()
+            self._show("")
             self.shown = False

@@ -41,7 +41,6 @@ NEVER = (
     "greenlet",
     "localstack_client",
     "pydantic",
-    "rich",
     "ruamel",
     "s3transfer",
     "projections.engine.refresh",

@@ -12,7 +12,7 @@ import projections.engine
 import projections.stores
 from projections.cli.main import COMMANDS
 
-COMMAND_LINE = {"click", "rich", "ruamel", "pydantic", "greenlet", "localstack_client", "pytest"}
+COMMAND_LINE = {"click", "ruamel", "pydantic", "greenlet", "localstack_client", "pytest"}
 NOT_DEPLOYED = tuple(f"projections.{room}" for room in ("local", "deploy", "inspect", "init", "testing", "dev", "cli"))
 AWS = {"boto3", "botocore", "s3transfer", "aws_lambda_powertools", "aws_xray_sdk"}
 

@@ -27,7 +27,7 @@ from projections.cli.options import Tables, as_json, document_of, find_rules
 from projections.cli.stack import Deployed, find_deployed
 from projections.errors import UsageError
 from projections.inspect.explain.words import json_words
-from projections.terminal import Bar, console, count, interactive, json_text, print_line, print_text
+from projections.terminal import Bar, count, interactive, json_text, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
@@ -260,7 +260,7 @@ def _fates(program: Program, before: RegistrySnapshot | None, retire: Sequence[s
 def _print_plan(plan: _Plan, file: str, max_writes: int | None, *, queued: bool) -> None:
     from projections.cli.diff import print_difference
 
-    print_difference(console(), plan.difference, "published rules", file, steps=False)
+    print_difference(plan.difference, "published rules", file, steps=False)
     for line in _plan_lines(plan, max_writes, queued=queued):
         print_line(line)
 

@@ -14,11 +14,9 @@ import click
 
 from projections.cli.options import as_json, find_rules, program_of
 from projections.errors import UsageError
-from projections.terminal import console, count, json_text, markup, print_grid, print_line, print_text
+from projections.terminal import count, json_text, markup, print_grid, print_line, print_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from projections.language.findings.kinds import Finding
     from projections.language.models import Rules
 
@@ -178,15 +176,14 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]], findings: tuple[Finding, ...], file: str) -> None:
-    out = console()
     names = {row["rule"] for row in rows}
     for row in rows:
-        _print_rule(out, row, [finding for finding in findings if finding.rule == row["rule"]])
-    _print_findings(out, [finding for finding in findings if finding.rule not in names])
-    _print_summary(out, file, rows, findings)
+        _print_rule(row, [finding for finding in findings if finding.rule == row["rule"]])
+    _print_findings([finding for finding in findings if finding.rule not in names])
+    _print_summary(file, rows, findings)
 
 
-def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -> None:
+def _print_rule(row: Mapping[str, Any], findings: list[Finding]) -> None:
     from projections.language.kinds import WritePath
     from projections.language.models import ACTIONS
 
@@ -194,7 +191,7 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
     sources = row["from"] if isinstance(row["from"], str) else " and ".join(row["from"])
     hold = markup(" [yellow](held)[/]") if row["hold"] else ""
     target = "on the same item" if ACTIONS[row["kind"]].on_source else f"→ {row['into']}"
-    out.print(
+    print_line(
         markup(
             "[bold cyan]{}[/]{}  {} of {}{} {}  [dim]{}[/]",
             row["rule"],
@@ -207,20 +204,20 @@ def _print_rule(out: Console, row: Mapping[str, Any], findings: list[Finding]) -
         )
     )
     for text in _about(row):
-        out.print(markup("  [dim]{}[/]", text))
-    print_grid(out, [[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
+        print_line(markup("  [dim]{}[/]", text))
+    print_grid([[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
     if row["fromAttributes"]:
         names = ", ".join(f"{{{name}}}" for name in row["fromAttributes"])
-        out.print(markup("  [dim]key: {} of the attributes of {}.[/]", names, sources))
+        print_line(markup("  [dim]key: {} of the attributes of {}.[/]", names, sources))
     taken = WritePath(**row["path"])
     name = f"{taken.name}: " if taken.name != row["kind"] else ""
-    out.print(markup("  [dim]path: {}. {}.[/]", name + taken.how, taken.units))
+    print_line(markup("  [dim]path: {}. {}.[/]", name + taken.how, taken.units))
     if row["after"]:
         passes = f"{row['passes']} passes through the stream" if row["passes"] > 1 else "in the same write"
-        out.print(markup("  [dim]after {}: {}.[/]", ", ".join(row["after"]), passes))
-    _print_findings(out, findings, "  ")
+        print_line(markup("  [dim]after {}: {}.[/]", ", ".join(row["after"]), passes))
+    _print_findings(findings, "  ")
     if not findings:
-        out.print()
+        print_line()
 
 
 def _about(row: Mapping[str, Any]) -> Iterator[str]:
@@ -234,12 +231,12 @@ def _about(row: Mapping[str, Any]) -> Iterator[str]:
         yield "; ".join(parts)
 
 
-def _print_findings(out: Console, findings: list[Finding], indent: str = "") -> None:
+def _print_findings(findings: list[Finding], indent: str = "") -> None:
     for finding in findings:
         colour = COLOURS[finding.severity]
         place = f"{finding.file}:{finding.line}:{finding.column}:"
-        code = markup(" [dim]\\[{}][/]", finding.code) if finding.code != "mistake" else ""
-        out.print(
+        code = markup(" [dim]{}[/]", f"[{finding.code}]") if finding.code != "mistake" else ""
+        print_line(
             markup(
                 "{}[bold]{}[/] [cyan]{}[/]: [{}]{}[/]{}: {}",
                 indent,
@@ -252,20 +249,20 @@ def _print_findings(out: Console, findings: list[Finding], indent: str = "") -> 
             )
         )
         if finding.instead:
-            out.print(markup("{}  [green]→[/] {}", indent, finding.instead + ":" * bool(finding.paste)))
+            print_line(markup("{}  [green]→[/] {}", indent, finding.instead + ":" * bool(finding.paste)))
         for line in finding.paste.splitlines():
-            out.print(markup("{}      [cyan]{}[/]", indent, line))
+            print_line(markup("{}      [cyan]{}[/]", indent, line))
     if findings:
-        out.print()
+        print_line()
 
 
-def _print_summary(out: Console, file: str, rows: list[dict[str, Any]], findings: tuple[Finding, ...]) -> None:
+def _print_summary(file: str, rows: list[dict[str, Any]], findings: tuple[Finding, ...]) -> None:
     counts = Counter(finding.severity for finding in findings)
     parts = [count(counts["error"], "error")] if counts["error"] else ["no errors"]
     parts += [count(counts[severity], severity) for severity in ("warning", "note") if counts[severity]]
     colour, mark = ("red", "✗") if counts["error"] else ("yellow", "!") if counts["warning"] else ("green", "✓")
     rules = f"{count(len(rows), 'rule')}, " if rows or not counts["error"] else ""
-    out.print(markup("[{}]{}[/] {}: {}{}.", colour, mark, file, rules, ", ".join(parts)))
+    print_line(markup("[{}]{}[/] {}: {}{}.", colour, mark, file, rules, ", ".join(parts)))
 
 
 def _near(path: Path) -> str:

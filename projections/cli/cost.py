@@ -11,12 +11,10 @@ from projections.cli.options import as_json, document_of, find_rules, rules_opti
 from projections.errors import UsageError
 from projections.language.program import Program
 from projections.language.syntax import suggest
-from projections.terminal import console, json_text, markup, print_grid, print_text
+from projections.terminal import json_text, markup, print_grid, print_line, print_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from rich.console import Console
 
     from projections.inspect.cost.change_costs import Flow, Worst
     from projections.inspect.cost.estimate import Estimate, HotKey
@@ -154,23 +152,18 @@ def _print_estimate(program: Program, estimate: Estimate, worst: Mapping[str, Wo
     """Print the whole, then rule by rule, the hottest keys, and the most of one write by rule."""
     from projections.inspect.cost.estimate import PRICES
 
-    out = console()
-    _print_head(out, estimate)
-    _print_spending(out, estimate)
-    _print_rules(out, program, estimate)
-    _print_hot(out, estimate)
+    _print_head(estimate)
+    _print_spending(estimate)
+    _print_rules(program, estimate)
+    _print_hot(estimate)
     maxima = []
     for rule, write in sorted(worst.items(), key=lambda pair: -(pair[1].units or pair[1].per_child)):
         parts = [f"{write.units:,}"] if write.units else []
         parts += [f"{write.per_child:,} × children"] if write.per_child else []
         maxima.append(f"{rule} {' + '.join(parts)}")
     prices = ", ".join(f"{_price(price)} per {unit}" for price, unit in PRICES.values())
-    _line(out, markup("[dim]Prices of us-east-1: {}. Storage is not included.[/]", prices))
-    _line(out, markup("[dim]Most write units of one write of an item of 400 KB: {}[/]", ", ".join(maxima)))
-
-
-def _line(out: Console, text: str) -> None:
-    out.print(text, soft_wrap=True)
+    print_line(markup("[dim]Prices of us-east-1: {}. Storage is not included.[/]", prices))
+    print_line(markup("[dim]Most write units of one write of an item of 400 KB: {}[/]", ", ".join(maxima)))
 
 
 def _short(value: float) -> str:
@@ -196,20 +189,20 @@ def _money(value: float) -> str:
     return f"${value:,.0f}" if value >= 100 else f"${value:,.2f}"
 
 
-def _print_head(out: Console, estimate: Estimate) -> None:
+def _print_head(estimate: Estimate) -> None:
     changes = ", ".join(f"{_short(rate)} × {change}" for change, rate in estimate.changes.items())
     title = "A sample" if estimate.sampled else ""
     if estimate.events_per_second is not None:
         rate = f"{_count_words(estimate.events_per_second, 'event')} a second"
         title = f"{rate} like a sample" if estimate.sampled else rate
-    _line(out, markup("[bold]{}[/]: {}", title, changes))
-    _line(out, markup("[dim]{} per invocation[/]", _count_words(estimate.events, "event")))
+    print_line(markup("[bold]{}[/]: {}", title, changes))
+    print_line(markup("[dim]{} per invocation[/]", _count_words(estimate.events, "event")))
     if not estimate.spending.write_units:
-        _line(out, markup("[yellow]These changes cause no writes: no rule reads what they change.[/]"))
-    out.print()
+        print_line(markup("[yellow]These changes cause no writes: no rule reads what they change.[/]"))
+    print_line()
 
 
-def _print_spending(out: Console, estimate: Estimate) -> None:
+def _print_spending(estimate: Estimate) -> None:
     from projections.inspect.cost.estimate import MILLION, SECONDS_PER_MONTH
 
     spent = estimate.spending
@@ -223,17 +216,15 @@ def _print_spending(out: Console, estimate: Estimate) -> None:
     if estimate.events_per_second is not None:
         titles.append("$ per month")
         cells.append(_money(spent.per_event * estimate.events_per_second * SECONDS_PER_MONTH))
-    print_grid(
-        out, [[(text, "dim") for text in ("", *titles)], [("per event", ""), *((cell, "bold") for cell in cells)]]
-    )
+    print_grid([[(text, "dim") for text in ("", *titles)], [("per event", ""), *((cell, "bold") for cell in cells)]])
     names = ("write units", "read units", "Lambda requests", "Lambda time")
     parts = zip(names, estimate.spending.dollars.values(), strict=True)
     costs = ", ".join(f"{name} {_money(price * MILLION)}" for name, price in parts if price)
-    _line(out, markup("[dim]A million events: {}.[/]", costs))
-    out.print()
+    print_line(markup("[dim]A million events: {}.[/]", costs))
+    print_line()
 
 
-def _print_rules(out: Console, program: Program, estimate: Estimate) -> None:
+def _print_rules(program: Program, estimate: Estimate) -> None:
     from projections.inspect.cost.estimate import MILLION, dollars
 
     titles = ("rule", "", "write units", "read units", "calls", "$ per million")
@@ -248,24 +239,24 @@ def _print_rules(out: Console, program: Program, estimate: Estimate) -> None:
             _money(dollars(usage) * MILLION),
         )
         rows.append([(cell, "cyan" if number == 0 else "") for number, cell in enumerate(cells)])
-    print_grid(out, rows)
+    print_grid(rows)
 
 
-def _print_hot(out: Console, estimate: Estimate) -> None:
+def _print_hot(estimate: Estimate) -> None:
     if not estimate.hot:
         return
     timed = estimate.events_per_second is not None
     of = "units a second, of 1,000 that one partition accepts" if timed else "units that the sample used of each"
-    _line(out, markup("[bold]The hottest keys[/]  [dim]{}[/]", of))
+    print_line(markup("[bold]The hottest keys[/]  [dim]{}[/]", of))
     for key in estimate.hot[:5]:
-        _print_key(out, key, timed)
-    out.print()
+        _print_key(key, timed)
+    print_line()
 
 
-def _print_key(out: Console, key: HotKey, timed: bool) -> None:
+def _print_key(key: HotKey, timed: bool) -> None:
     color = "red" if key.load > 1 else "yellow" if key.load > WARM else "green"
     limit = f", of which it accepts {key.limit:,.0f} events a second" if key.limit is not None else ""
     rate = f"{_count_words(key.units, 'unit')}{' a second' if timed else ''}"
-    _line(out, markup("  [{}]{}[/]  {}[dim]{}[/]", color, rate, key.key, limit))
+    print_line(markup("  [{}]{}[/]  {}[dim]{}[/]", color, rate, key.key, limit))
     if key.load > WARM and key.advice:
-        _line(out, f"      {key.advice}")
+        print_line(f"      {key.advice}")

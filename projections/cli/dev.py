@@ -12,7 +12,7 @@ import click
 
 from projections.cli.options import Tables, document_of, find_rules, table_options
 from projections.inspect.explain.words import encoded_words, key_words, value_words
-from projections.terminal import Styled, console, markup, units
+from projections.terminal import Styled, markup, print_line, units
 
 if TYPE_CHECKING:
     from projections.dev.projector import Delivery, Written
@@ -71,42 +71,39 @@ def command(options: Tables, create: bool, until_idle: bool) -> int:
 class Printer:
     """Reports on standard output."""
 
-    def __init__(self) -> None:
-        self._out = console()
-
     def note(self, text: str) -> None:
         """Print a text, which may have markup."""
-        self._out.print(text)
+        print_line(text)
 
     def report_delivery(self, delivery: Delivery, *, task: bool = False) -> None:
         """Print what a delivery did, or a task, if it wrote something."""
         if task and not delivery.written and not delivery.rejected:
             return
         if task:
-            self._out.print(markup("{}  task  [dim]the other pages of a push[/]", time.strftime("%H:%M:%S")))
+            print_line(markup("{}  task  [dim]the other pages of a push[/]", time.strftime("%H:%M:%S")))
         alone = len(delivery.records) == 1
         for report, own in zip(delivery.records, delivery.own, strict=True):
             if not own or any(rule.effect for rule in report.rules):
                 self._record(report, own, delivery if alone else None)
         for written in delivery.written:
-            self._out.print(markup("          [green]→[/] {}", _write_words(written)))
+            print_line(markup("          [green]→[/] {}", _write_words(written)))
         if more := delivery.writes - len(delivery.written):
-            self._out.print(markup("          [green]→[/] and {:,} more writes", more))
+            print_line(markup("          [green]→[/] and {:,} more writes", more))
         if not alone and (spent := _units(delivery)):
-            self._out.print(markup("          [dim]{}[/]", spent))
+            print_line(markup("          [dim]{}[/]", spent))
         for rejection in delivery.rejected:
             by = markup(" by [cyan]{}[/]", rejection.rule) if rejection.rule else ""
             key = encoded_words(rejection.key) if rejection.key else "a record"
-            self._out.print(markup("          [yellow]quarantined[/]{}  {}", by, f"{key}: {rejection.reason}"))
+            print_line(markup("          [yellow]quarantined[/]{}  {}", by, f"{key}: {rejection.reason}"))
         if delivery.failed is not None:
-            self._out.print(markup("          [red]failed[/]  {}; will be retried", delivery.failed))
+            print_line(markup("          [red]failed[/]  {}; will be retried", delivery.failed))
 
     def _record(self, report: RecordReport, own: bool, alone: Delivery | None) -> None:
         """Print a record, with the rules that it concerns, and its cost if it came alone."""
         record = report.record
         clock = time.strftime("%H:%M:%S")
         if record is None:
-            self._out.print(markup("{}  [yellow]unreadable[/]  {}", clock, report.flaw or ""))
+            print_line(markup("{}  [yellow]unreadable[/]  {}", clock, report.flaw or ""))
             return
         style = "dim" if own else "bold"
         entity = report.entity or "(no entity)"
@@ -123,20 +120,20 @@ class Printer:
             line += markup("  [dim]nearest is {}: {}[/]", name, "; ".join(reasons[:1]))
         if alone is not None and (spent := _units(alone)):
             line += markup("  [dim]{}[/]", spent)
-        self._out.print(line)
+        print_line(line)
 
     def findings(self, findings: Sequence[Finding]) -> None:
         """Print errors and warnings of a rule file."""
         for finding in findings:
             colour = {"error": "red", "warning": "yellow"}.get(finding.severity)
             for line in str(finding).split("\n") if colour else ():
-                self._out.print(markup("[{}]{}[/]", colour, line))
+                print_line(markup("[{}]{}[/]", colour, line))
 
     def report_change(self, difference: Difference, name: str) -> None:
         """Print how the new rules differ."""
         from projections.cli.diff import print_difference
 
-        print_difference(self._out, difference, f"{name} before", "now", brief=True)
+        print_difference(difference, f"{name} before", "now", brief=True)
 
 
 def _units(delivery: Delivery) -> str:

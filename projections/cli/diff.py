@@ -15,11 +15,9 @@ from projections.cli.options import as_json, find_rules
 from projections.errors import UsageError
 from projections.language.measures import FUNCTIONS, Measure
 from projections.printable import printable
-from projections.terminal import console, json_text, markup, print_text
+from projections.terminal import json_text, markup, print_line, print_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from projections.inspect.diff.changed_rules import Part
     from projections.inspect.diff.difference import Difference, OwnerChange, RuleDifference
 
@@ -49,7 +47,7 @@ def command(old: str, new: str | None, markdown: bool, as_json: bool) -> int:
     elif markdown:
         print_text(as_markdown(differences, before.name, after.name))
     else:
-        print_difference(console(), differences, str(before), str(after))
+        print_difference(differences, str(before), str(after))
     return 1 if differences.findings else 0
 
 
@@ -222,9 +220,7 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def print_difference(
-    out: Console, difference: Difference, old: str, new: str, *, brief: bool = False, steps: bool = True
-) -> None:
+def print_difference(difference: Difference, old: str, new: str, *, brief: bool = False, steps: bool = True) -> None:
     """Print a difference; if `brief`, only that of the rules; without `steps`, not what to do."""
     for line in _lines(difference, old, new, brief, steps):
         bold = line.kind in ("title", "heading")
@@ -234,8 +230,8 @@ def print_difference(
         for part, code in _spans(line.text):
             text += markup("[cyan]{}[/]", part) if code else markup("[bold]{}[/]", part) if bold else part
         if line.kind in ("rule", "heading"):
-            out.print()
-        out.print(text)
+            print_line()
+        print_line(text)
 
 
 def as_markdown(difference: Difference, old: str, new: str) -> str:

@@ -28,11 +28,9 @@ from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.language.rules import public_name
 from projections.operations.verify.drift import KINDS, REPAIRS
-from projections.terminal import Styled, console, count, json_text, markup, print_line, print_text, units
+from projections.terminal import Styled, count, json_text, markup, print_line, print_text, units
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from projections.inspect.explain.events import ActionReport, BatchReport, Explanation, RequestReport
     from projections.inspect.explain.item_facts import Attribute, Derived, ItemExplanation, Source
     from projections.inspect.explain.record_effects import RecordReport, RuleReport
@@ -118,9 +116,8 @@ def _item(live: Live, item: str, as_json: bool) -> int:
     if as_json:
         print_text(json_text({**item_document(report), "hash": hashed}))
     else:
-        out = console()
         for line in item_lines(live.program, report):
-            out.print(line)
+            print_line(line)
         if hashed is not None:
             print_line(f"Logs can show the key as {hashed}.")
     return 0 if report.agrees else 1
@@ -135,21 +132,18 @@ ALIKE = 6
 
 def _print_explanation(explanation: Explanation) -> None:
     """Print each record, then the writes of each batch."""
-    out = console()
     for number, report in enumerate(explanation.batches, 1):
         if report.batch.round == 0:
             for position, record in enumerate(report.records):
-                _print_record(out, record, position + 1, report.places[position] if report.places else "")
-        _print_batch(
-            out, report, f"Batch {number}" if report.batch.round == 0 else "Then, from the stream of these writes"
-        )
+                _print_record(record, position + 1, report.places[position] if report.places else "")
+        _print_batch(report, f"Batch {number}" if report.batch.round == 0 else "Then, from the stream of these writes")
     if explanation.rehearsal.assumed:
         names = _names(explanation.rehearsal.assumed)
-        out.print(markup("[dim]Assumed to exist, because the events do not include it: {}.[/]", names))
+        print_line(markup("[dim]Assumed to exist, because the events do not include it: {}.[/]", names))
     if explanation.unknown:
         names = _names(explanation.unknown)
-        out.print(markup("[dim]Assumed to be absent, because the events do not include it: {}.[/]", names))
-    out.print(markup("[bold]Total[/]: {}.", _spent(explanation.rehearsal.spent)))
+        print_line(markup("[dim]Assumed to be absent, because the events do not include it: {}.[/]", names))
+    print_line(markup("[bold]Total[/]: {}.", _spent(explanation.rehearsal.spent)))
 
 
 def _names(keys: Sequence[ItemKey]) -> str:
@@ -157,17 +151,17 @@ def _names(keys: Sequence[ItemKey]) -> str:
     return ", ".join(map(key_words, keys[:ALIKE])) + more
 
 
-def _print_record(out: Console, report: RecordReport, number: int, place: str) -> None:
+def _print_record(report: RecordReport, number: int, place: str) -> None:
     record = report.record
     if record is None:
-        out.print(markup("[bold]{}[/]  [red]unusable record[/]  [dim]{}[/]", number, place))
-        out.print(f"   {report.flaw!s}")
-        out.print()
+        print_line(markup("[bold]{}[/]  [red]unusable record[/]  [dim]{}[/]", number, place))
+        print_line(f"   {report.flaw!s}")
+        print_line()
         return
     event = f"{record.event} (expired)" if record.expired else record.event
     variables = ", ".join(f"{name} {text}" for name, text in report.variables.items())
     entity = f"{report.was} → {report.entity}" if report.was else report.entity or "no entity"
-    out.print(
+    print_line(
         markup(
             "[bold]{}  {}  {}[/]  [cyan]{}[/]{}  [dim]record {}, {}[/]",
             number,
@@ -180,63 +174,63 @@ def _print_record(out: Console, report: RecordReport, number: int, place: str) -
         ),
     )
     for name, misfits in report.nearest:
-        out.print(markup("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
+        print_line(markup("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
     if not report.rules:
         what = "no rule applies" if report.nearest else "no rule reads or writes items of this entity"
-        out.print(markup("   [dim]{}[/]", what))
+        print_line(markup("   [dim]{}[/]", what))
     width = max((len(rule.rule) for rule in report.rules), default=0)
     for rule in report.rules:
-        _print_rule(out, rule, width)
-    out.print()
+        _print_rule(rule, width)
+    print_line()
 
 
-def _print_rule(out: Console, rule: RuleReport, width: int) -> None:
+def _print_rule(rule: RuleReport, width: int) -> None:
     from projections.inspect.explain.record_effects import effect_words
 
     name, why = rule.rule.ljust(width), "; ".join(rule.reasons)
     if not rule.effects:
-        out.print(markup("   [dim]– {}  no effect: {}[/]", name, why))
+        print_line(markup("   [dim]– {}  no effect: {}[/]", name, why))
     for effect in rule.effects:
         mark = markup("[red]✗[/]") if effect.kind == "quarantine" else markup("[green]✓[/]")
-        out.print(markup("   {} [cyan]{}[/]  {}", mark, name, effect_words(effect)))
+        print_line(markup("   {} [cyan]{}[/]  {}", mark, name, effect_words(effect)))
     if rule.effects and why:
-        out.print(markup("{}[dim]because {}[/]", " " * (width + 7), why))
+        print_line(markup("{}[dim]because {}[/]", " " * (width + 7), why))
 
 
-def _print_batch(out: Console, report: BatchReport, title: str) -> None:
-    out.print(markup("[bold]{}[/]: {}", title, report.summary))
+def _print_batch(report: BatchReport, title: str) -> None:
+    print_line(markup("[bold]{}[/]: {}", title, report.summary))
     for request in report.requests:
         if request.actions:
-            _print_request(out, request, report.batch.round)
+            _print_request(request, report.batch.round)
     for rejection in report.batch.rejected:
         rule = markup("[cyan]{}[/]: ", rejection.rule) if rejection.rule else ""
-        out.print(markup("   [yellow]quarantined[/] {}{}", rule, rejection.reason))
+        print_line(markup("   [yellow]quarantined[/] {}{}", rule, rejection.reason))
     if report.batch.outcome.failed is not None:
-        out.print(markup("   [red]failed[/] {}", str(report.batch.outcome.failed_reason)))
+        print_line(markup("   [red]failed[/] {}", str(report.batch.outcome.failed_reason)))
     if report.requests:
-        out.print(markup("   [dim]{}[/]", _spent(report.batch.spent)))
-    out.print()
+        print_line(markup("   [dim]{}[/]", _spent(report.batch.spent)))
+    print_line()
 
 
-def _print_request(out: Console, report: RequestReport, round_: int) -> None:
+def _print_request(report: RequestReport, round_: int) -> None:
     request, indent = report.request, "   "
     if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
         failed = "" if request.outcome == "done" else markup(", [red]not done[/]")
         writes = count(len(report.actions), "write")
-        out.print(markup("   {} of {}{}  [dim]{} units[/]", request.operation, writes, failed, request.write_units))
+        print_line(markup("   {} of {}{}  [dim]{} units[/]", request.operation, writes, failed, request.write_units))
         indent = "     "
     seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for action in report.actions:
         alike = action.role.kind, action.role.rules
         seen[alike] += 1
         if seen[alike] <= ALIKE:
-            _print_action(out, action, indent, round_)
+            _print_action(action, indent, round_)
     for (kind, _), number in seen.items():
         if number > ALIKE:
-            out.print(markup("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
+            print_line(markup("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
 
 
-def _print_action(out: Console, action: ActionReport, indent: str, round_: int) -> None:
+def _print_action(action: ActionReport, indent: str, round_: int) -> None:
     rules = markup(" [cyan]{}[/]", ", ".join(action.role.rules)) if action.role.rules else ""
     records = ""
     if action.records and round_ == 0:
@@ -245,16 +239,16 @@ def _print_action(out: Console, action: ActionReport, indent: str, round_: int) 
         records = f", for {noun} {listed}"
     mark = "" if action.outcome == "done" else markup("[red]not done[/] ")
     cost = units(action.units, "unit") + "".join(f", {number} of {name}" for name, number in action.index_units.items())
-    out.print(
+    print_line(
         markup(
             "{}{}{}{} [bold]{}[/]: {}  [dim]{}{}[/]",
             *(indent, mark, action.role.kind, rules, action.on, action.does, cost, records),
         )
     )
     if action.condition:
-        out.print(markup("{}  [dim]if {}[/]", indent, action.condition))
+        print_line(markup("{}  [dim]if {}[/]", indent, action.condition))
     if action.why:
-        out.print(markup("{}  [red]because[/] {}", indent, action.why))
+        print_line(markup("{}  [red]because[/] {}", indent, action.why))
 
 
 def _spent(spent: Spent) -> str:

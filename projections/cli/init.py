@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.cli.options import as_json, endpoint_options
-from projections.terminal import console, count, json_text, markup, print_line, print_text
+from projections.terminal import count, json_text, markup, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.init.data_model import Model
@@ -164,20 +164,19 @@ def _model_document(model: Model) -> dict[str, Any]:
 
 
 def _print_model(model: Model) -> None:
-    out = console()
-    out.print(markup("Read {} ({}).", model.file, model.form))
-    out.print()
+    print_line(markup("Read {} ({}).", model.file, model.form))
+    print_line()
     for proposal, called in zip(model.proposals, model.tables, strict=True):
         key = ", ".join(name for name, _ in proposal.table.key)
         indexes = count(len(proposal.table.indexes), "index", "indexes")
-        out.print(markup("[bold]{}[/]  {}  [dim]{}[/]", called, key, indexes))
+        print_line(markup("[bold]{}[/]  {}  [dim]{}[/]", called, key, indexes))
         _print_entities(proposal)
     if model.unread:
-        out.print()
-        out.print(markup("[yellow]Not read[/]:"))
+        print_line()
+        print_line(markup("[yellow]Not read[/]:"))
     for unread in model.unread:
-        out.print(markup("  {}: {}.", unread.place, unread.reason))
-    out.print()
+        print_line(markup("  {}: {}.", unread.place, unread.reason))
+    print_line()
 
 
 def _document(proposal: Proposal, sample: Sample, expected: int) -> dict[str, Any]:
@@ -194,45 +193,43 @@ def _document(proposal: Proposal, sample: Sample, expected: int) -> dict[str, An
 
 
 def _print_proposal(proposal: Proposal, sample: Sample) -> None:
-    out = console()
     whole = "all" if proposal.complete else "a sample"
-    out.print(
+    print_line(
         f"Read {count(proposal.sampled, 'item')} ({whole}): {sample.units:g} read units in "
         f"{count(sample.requests, 'request')}. Nothing was written to the table."
     )
-    out.print()
+    print_line()
     if not proposal.recognised:
-        out.print(
+        print_line(
             markup("[yellow]No structure was recognised[/]: rules.yaml has one entity for any item, and no rules.")
         )
     _print_entities(proposal)
     if proposal.deployed:
-        out.print(markup("[yellow]Maintained by deployed rules already[/]: see {}", ", ".join(proposal.deployed)))
-    out.print()
+        print_line(markup("[yellow]Maintained by deployed rules already[/]: see {}", ", ".join(proposal.deployed)))
+    print_line()
     marks = {
         "held": markup("[green]held[/]     "),
         "possible": markup("[yellow]possible[/] "),
         "uncertain": markup("[yellow]uncertain[/]"),
     }
     for rule in sorted(proposal.rules, key=lambda rule: rule.state == "uncertain"):
-        out.print(markup("{}  [bold]{}[/]  {}", marks[rule.state], rule.name, rule.evidence))
+        print_line(markup("{}  [bold]{}[/]  {}", marks[rule.state], rule.name, rule.evidence))
         if (contradiction := rule.contradiction) is not None:
             for phrase in contradiction.differences:
-                out.print(markup("    [dim]-[/] {}", phrase))
-            out.print(markup("    {}.", contradiction.effect))
+                print_line(markup("    [dim]-[/] {}", phrase))
+            print_line(markup("    {}.", contradiction.effect))
             if rule.refused:
-                out.print(markup("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
+                print_line(markup("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
     if proposal.rules:
-        out.print("Rules that are not `held` are comments in rules.yaml.")
-        out.print()
+        print_line("Rules that are not `held` are comments in rules.yaml.")
+        print_line()
 
 
 def _print_entities(proposal: Proposal) -> None:
-    out = console()
     for entity in proposal.entities:
         key = " · ".join(entity.key.values())
         match = f" where {entity.match[0]} is {entity.match[1]}" if entity.match else ""
-        out.print(
+        print_line(
             markup(
                 "[bold cyan]{}[/]  {}  [dim]{}[/]",
                 entity.name,
@@ -242,7 +239,7 @@ def _print_entities(proposal: Proposal) -> None:
         )
     for unknown in proposal.unknown:
         key = " · ".join(unknown.key.values())
-        out.print(markup("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))
+        print_line(markup("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))
 
 
 def _print_end(directory: Path, files: dict[str, File]) -> None:

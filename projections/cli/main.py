@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
@@ -88,6 +89,8 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit. Every error is one message on standard error, without a traceback."""
+    gc.set_threshold(100_000)  # most objects of a command are its modules, which stay
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # else it reads the metadata of all installed packages
     try:
         code = cli.main(args=arguments, prog_name="projections", standalone_mode=False)
         sys.stdout.flush()

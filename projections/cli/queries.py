@@ -25,11 +25,9 @@ from projections.cli.options import (
 )
 from projections.errors import UsageError
 from projections.inspect.explain.words import short
-from projections.terminal import console, count, markup, print_grid, units
+from projections.terminal import count, markup, print_grid, print_line, units
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from projections.access.answers import AnswerPage
     from projections.access.ranking import Ranked, ScoreCount
     from projections.inspect.access_patterns import AccessPattern, RankPattern
@@ -276,25 +274,24 @@ def print_patterns(
     patterns: Sequence[AccessPattern], file: str, *, verbose: bool, ranks: Sequence[RankPattern] = ()
 ) -> None:
     """Print the table of access patterns, and below it the reasons of those without an exact answer, or all details."""
-    out = console()
     rows = [[(name, "bold") for name in ("id", "query", "question", "answer", "requests", "path", "key condition")]]
     for pattern in patterns:
         rows += _rows(pattern)
     rows += map(_rank_row, ranks)
     if len(rows) > 1:
-        print_grid(out, rows, indent=0)
+        print_grid(rows, indent=0)
     if not patterns:
-        out.print(markup("{} has no queries. Add `queries:`.", file))
+        print_line(markup("{} has no queries. Add `queries:`.", file))
         return
     for pattern in patterns:
         if verbose or pattern.plan.verdict in ("filtered", "incomplete", "none"):
-            _print_details(out, pattern, verbose=verbose)
+            _print_details(pattern, verbose=verbose)
     if sum(pattern.proposal is not None for pattern in patterns) > 1:
-        out.print(markup("Each addition is computed for the current rules, and can answer several queries."))
-        out.print(markup("Add one, then run the command again."))
+        print_line(markup("Each addition is computed for the current rules, and can answer several queries."))
+        print_line(markup("Add one, then run the command again."))
     good = sum(pattern.answered for pattern in patterns)
     colour, mark = ("green", "✓") if good == len(patterns) else ("red", "✗")
-    out.print(
+    print_line(
         markup("[{}]{}[/] {}: {}, {} answered.", colour, mark, file, count(len(patterns), "query", "queries"), good)
     )
 
@@ -321,13 +318,13 @@ def _rank_row(pattern: RankPattern) -> list[tuple[str, str]]:
     return list(zip(texts, ("", "cyan", "dim", colour, "", "", ""), strict=True))
 
 
-def _print_details(out: Console, pattern: AccessPattern, *, verbose: bool) -> None:
+def _print_details(pattern: AccessPattern, *, verbose: bool) -> None:
     word, colour = pattern.words, COLOURS[pattern.plan.verdict]
     about = markup("  [dim]{}[/]", pattern.query.about) if pattern.query.about else ""
-    out.print(markup("[cyan]{}[/]: [{}]{}[/]{}", pattern.query.name, colour, word, about))
+    print_line(markup("[cyan]{}[/]: [{}]{}[/]{}", pattern.query.name, colour, word, about))
     plan = pattern.plan
     if plan.reason:
-        out.print(markup("  {}", plan.reason))
+        print_line(markup("  {}", plan.reason))
     if verbose:
         rows: list[tuple[str, Iterable[str]]] = [
             ("rule", [plan.copy or plan.rule or ""]),
@@ -335,18 +332,18 @@ def _print_details(out: Console, pattern: AccessPattern, *, verbose: bool) -> No
             ("filtered by", plan.tests),
             ("assumed", plan.assumes),
         ]
-        print_grid(out, [[(name, "dim"), (text, "")] for name, texts in rows for text in texts if text], after="")
+        print_grid([[(name, "dim"), (text, "")] for name, texts in rows for text in texts if text], after="")
         for read in pattern.reads:
-            out.print(markup("  [dim]{}[/]", "GetItem" if read.get else "Query"))
+            print_line(markup("  [dim]{}[/]", "GetItem" if read.get else "Query"))
             for line in json.dumps(pattern.document()["requests"][pattern.reads.index(read)], indent=2).split("\n"):
-                out.print(markup("  [dim]{}[/]", line))
+                print_line(markup("  [dim]{}[/]", line))
     if pattern.proposal:
-        out.print(markup("  [green]→[/] {}:", pattern.proposal.sentence))
+        print_line(markup("  [green]→[/] {}:", pattern.proposal.sentence))
         for line in pattern.proposal.text.rstrip("\n").split("\n"):
-            out.print(markup("    {}", line))
+            print_line(markup("    {}", line))
         if pattern.proposal.unused:
-            out.print(markup("  [dim]{}[/]", pattern.proposal.unused))
-    out.print()
+            print_line(markup("  [dim]{}[/]", pattern.proposal.unused))
+    print_line()
 
 
 def page_document(page: AnswerPage, requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -362,12 +359,11 @@ def page_document(page: AnswerPage, requests: Sequence[Mapping[str, Any]]) -> di
 
 def print_page(page: AnswerPage, requests: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """Print the requests that were made, the items with these attributes first, and what they took."""
-    out = console()
     for request in requests:
-        out.print(markup("[dim]{} {}[/]", "GetItem" if "Key" in request else "Query", json.dumps(request)))
-    out.print()
-    print_items(out, page.items, columns)
-    out.print(
+        print_line(markup("[dim]{} {}[/]", "GetItem" if "Key" in request else "Query", json.dumps(request)))
+    print_line()
+    print_items(page.items, columns)
+    print_line(
         markup(
             "[bold]{}[/] of {} read, {}, {}.",
             count(len(page.items), "item"),
@@ -377,10 +373,10 @@ def print_page(page: AnswerPage, requests: Sequence[Mapping[str, Any]], columns:
         )
     )
     if page.token is not None:
-        out.print(markup("Next page: --token {}", page.token))
+        print_line(markup("Next page: --token {}", page.token))
 
 
-def print_items(out: Console, items: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+def print_items(items: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """Print one line for each item, with a column for each attribute: first these, then the others by name."""
     attributes = {name for item in items for name in item}
     names = [*(name for name in columns if name in attributes), *sorted(attributes.difference(columns))]
@@ -388,7 +384,7 @@ def print_items(out: Console, items: Sequence[Mapping[str, Any]], columns: Seque
         return
     rows = [[(name, "bold") for name in names]]
     rows += [[(_value(item[name]) if name in item else "-", "") for name in names] for item in items]
-    print_grid(out, rows)
+    print_grid(rows)
 
 
 def columns_of(program: Program, query: Query) -> Sequence[str]:

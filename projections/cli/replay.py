@@ -31,11 +31,9 @@ from projections.inspect.explain.words import change_words, encoded_words, key_w
 from projections.language.keys import decode_key
 from projections.language.rules import public_name
 from projections.language.values import plain_item
-from projections.terminal import console, count, json_text, markup, print_grid, print_text
+from projections.terminal import count, json_text, markup, print_grid, print_line, print_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from projections.inspect.explain.matching import Unused
     from projections.inspect.explain.record_effects import RecordReport
     from projections.language.access.plan import Query
@@ -263,26 +261,25 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
     """
     from projections.language.facts import creators, origins
 
-    out = console()
     reports = _reports(replay, program)
     if brief:
-        _print_events(out, reports, program.guard_prefix)
+        _print_events(reports, program.guard_prefix)
     written, created = origins(program.model), creators(program.model)
     items = [_Derived.of(program, written, created, key, image) for key, image in _in_order(replay.after, program)]
     derived = [item for item in items if item.origins or item.creator]
     printed = _examples(derived) if brief else derived
     for item in printed:
-        _print_item(out, program, item, derived_only=brief)
+        _print_item(program, item, derived_only=brief)
     if not brief:
         for key in sorted(set(replay.before) - set(replay.after)):
-            out.print(markup("[red]- {}[/]  removed", key_words(key)))
+            print_line(markup("[red]- {}[/]  removed", key_words(key)))
     elif derived:
-        out.print(
+        print_line(
             markup(
                 "[dim]+ an attribute that a rule wrote: name, value,[/] [cyan]rule[/][dim], and what it is computed from[/]"
             )
         )
-        out.print()
+        print_line()
     if replay.after and not derived:
         silent = program.rules and all(rule.held for rule in program.rules.values())
         applied = dict.fromkeys(name for report in reports for name in _rules_with_effects(report))
@@ -292,19 +289,19 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
             why = f"no item has values of the rules that apply ({', '.join(applied)})"
         else:
             why = "no rule applies to these events"
-        out.print(markup("Nothing was derived: {}.", why))
-    _print_problems(out, replay)
+        print_line(markup("Nothing was derived: {}.", why))
+    _print_problems(replay)
     for asking in asked:
         words = "".join(f" {name}={value}" for name, value in asking.parameters.items())
-        out.print(markup("[bold cyan]{}[/]{}: {}", asking.query.name, words, count(len(asking.items), "item")))
-        print_items(out, asking.items, columns_of(program, asking.query))
+        print_line(markup("[bold cyan]{}[/]{}: {}", asking.query.name, words, count(len(asking.items), "item")))
+        print_items(asking.items, columns_of(program, asking.query))
     untouched = Counter(item.entity for item in items if not (item.origins or item.creator))
-    _print_summary(out, replay, len(derived), sum(len(item.origins) for item in derived), untouched)
+    _print_summary(replay, len(derived), sum(len(item.origins) for item in derived), untouched)
     if hidden := len(derived) - len(printed):
-        out.print(markup("[dim]{} not shown. Without --brief, all are printed.[/]", count(hidden, "item")))
+        print_line(markup("[dim]{} not shown. Without --brief, all are printed.[/]", count(hidden, "item")))
     if not brief:
-        _print_missing(out, replay, program)
-    _print_unused(out, _find_unused(replay, program))
+        _print_missing(replay, program)
+    _print_unused(_find_unused(replay, program))
 
 
 @dataclass(frozen=True)
@@ -352,9 +349,9 @@ def _examples(items: Sequence[_Derived]) -> list[_Derived]:
     return sorted(best.values(), key=lambda item: -len(item.origins))
 
 
-def _print_item(out: Console, program: Program, item: _Derived, *, derived_only: bool) -> None:
+def _print_item(program: Program, item: _Derived, *, derived_only: bool) -> None:
     by = markup("[dim], created by[/] [cyan]{}[/]", item.creator) if item.creator else ""
-    out.print(markup("[bold]{}[/]  {}{}", key_words(item.key), item.entity, by))
+    print_line(markup("[bold]{}[/]  {}{}", key_words(item.key), item.entity, by))
     rows = []
     for name in sorted(item.image, key=lambda name: item.order.index(name) if name in item.order else -1):
         value, origin = item.image[name], item.origins.get(name)
@@ -366,10 +363,10 @@ def _print_item(out: Console, program: Program, item: _Derived, *, derived_only:
             )
         elif not derived_only and not name.startswith(program.guard_prefix):
             rows.append([(" ", ""), (name, "dim"), (value_text(value), "dim")])
-    print_grid(out, rows)
+    print_grid(rows)
 
 
-def _print_events(out: Console, reports: Sequence[RecordReport], prefix: str) -> None:
+def _print_events(reports: Sequence[RecordReport], prefix: str) -> None:
     """Print what each record says, in words."""
     seen: set[Any] = set()
     rows = []
@@ -382,24 +379,24 @@ def _print_events(out: Console, reports: Sequence[RecordReport], prefix: str) ->
         seen.add(sequence)
         what = [(str(number), "dim"), (report.entity or "no entity", "" if report.entity else "yellow")]
         rows.append([*what, (key_words(record.key), "bold"), (f"{change_words(record, prefix)}{again}", "")])
-    out.print(markup("[bold]{}[/]", count(len(reports), "event")))
-    print_grid(out, rows)
+    print_line(markup("[bold]{}[/]", count(len(reports), "event")))
+    print_grid(rows)
 
 
-def _print_unused(out: Console, unused: Unused) -> None:
+def _print_unused(unused: Unused) -> None:
     """Print the rules that no item fits, and the items of no entity."""
     if unused.items:
-        out.print(markup("[yellow]{} of no entity, which no rule reads:[/]", count(len(unused.items), "item")))
+        print_line(markup("[yellow]{} of no entity, which no rule reads:[/]", count(len(unused.items), "item")))
         for key, near in unused.items[:MOST]:
-            out.print(markup("  [bold]{}[/]  [dim]{}[/]", key_words(key), near))
+            print_line(markup("  [bold]{}[/]  [dim]{}[/]", key_words(key), near))
         if len(unused.items) > MOST:
-            out.print(f"  and {len(unused.items) - MOST:,} more")
+            print_line(f"  and {len(unused.items) - MOST:,} more")
     if unused.rules:
-        out.print("Rules that apply to no item:")
-        print_grid(out, [[(" ", ""), (rule, "cyan"), (why, "dim")] for rule, why in unused.rules], after="")
+        print_line("Rules that apply to no item:")
+        print_grid([[(" ", ""), (rule, "cyan"), (why, "dim")] for rule, why in unused.rules], after="")
 
 
-def _print_problems(out: Console, replay: Replay) -> None:
+def _print_problems(replay: Replay) -> None:
     nameless = Counter((rejection.rule, rejection.reason) for rejection in replay.quarantined if rejection.key is None)
     for rejection in replay.quarantined:
         rule = markup(" [cyan]{}[/]", str(rejection.rule)) if rejection.rule else ""
@@ -409,17 +406,17 @@ def _print_problems(out: Console, replay: Replay) -> None:
             name = "a record" if number == 1 else f"{number:,} records"
         else:
             continue
-        out.print(markup("[yellow]quarantined[/]{}  {}: {}", rule, name, rejection.reason))
+        print_line(markup("[yellow]quarantined[/]{}  {}: {}", rule, name, rejection.reason))
     for failure in replay.failures:
         name = " · ".join(str(text) for text in _keys(failure.record).values())
-        out.print(markup("[red]failed[/]  {}: {}", name, failure.reason))
+        print_line(markup("[red]failed[/]  {}: {}", name, failure.reason))
     if replay.quarantined or replay.failures:
-        out.print()
+        print_line()
 
 
-def _print_summary(out: Console, replay: Replay, items: int, attributes: int, untouched: Mapping[str, int]) -> None:
+def _print_summary(replay: Replay, items: int, attributes: int, untouched: Mapping[str, int]) -> None:
     repeated = f" ({replay.repeated} redelivered)" if replay.repeated else ""
-    out.print(
+    print_line(
         markup(
             "{}{} in {}: [bold]{} on {}[/], {} quarantined, {} failed.",
             count(replay.recorded, "record"),
@@ -433,7 +430,7 @@ def _print_summary(out: Console, replay: Replay, items: int, attributes: int, un
     )
     if untouched:
         counts = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
-        out.print(markup("[dim]Items without derived values: {}.[/]", counts))
+        print_line(markup("[dim]Items without derived values: {}.[/]", counts))
 
 
 def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:
@@ -456,11 +453,11 @@ def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:
     return dict(missing)
 
 
-def _print_missing(out: Console, replay: Replay, program: Program) -> None:
+def _print_missing(replay: Replay, program: Program) -> None:
     """Print the targets that do not exist: their values are published when the application creates them."""
     missing = sorted(_missing(replay, program).items())
     for (rule, target), number in missing[:MOST]:
-        out.print(
+        print_line(
             markup(
                 "[yellow]![/] [cyan]{}[/]: {} counted for {}, which does not exist. The rule writes to it when it exists.",
                 rule,
@@ -469,7 +466,7 @@ def _print_missing(out: Console, replay: Replay, program: Program) -> None:
             )
         )
     if len(missing) > MOST:
-        out.print(f"  and {len(missing) - MOST} more such targets; --json lists them all.")
+        print_line(f"  and {len(missing) - MOST} more such targets; --json lists them all.")
 
 
 def _in_order(items: Mapping[ItemKey, Image], program: Program) -> Iterable[tuple[ItemKey, Image]]:

@@ -15,7 +15,7 @@ import click
 from projections.cli.options import DISCARDED, Sources, Tables, as_json, source_options, stack_options
 from projections.cli.stack import Chosen, Deployed, find_deployed
 from projections.errors import StoreError
-from projections.terminal import console, json_text, markup, print_line, print_text
+from projections.terminal import json_text, markup, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
@@ -293,22 +293,21 @@ def _print(findings: Sequence[Finding]) -> None:
     from projections.operations import health
 
     signs = {health.FINE: ("OK", "green"), health.LOOK: ("WARN", "yellow"), health.ACT: ("ACTION", "red")}
-    out = console()
     width = max(len(finding.subject) for finding in findings)
     for finding, following in zip_longest(findings, findings[1:]):
         sign, style = signs.get(finding.level, ("?", "dim"))
         says = markup("[dim]{}[/]", finding.says) if finding.level == health.UNKNOWN else finding.says
         subject = finding.subject.ljust(width)
-        out.print(markup("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says))
+        print_line(markup("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says))
         for each in finding.examples:
-            out.print(
+            print_line(
                 markup("{}[dim]{}: {}: {}[/]", f"{'':<{width + 10}}", each.key, each.rule or "all rules", each.reason)
             )
         if finding.todo and (following is None or following.todo != finding.todo):
-            out.print(f"{'':<{width + 10}}{finding.todo}")
+            print_line(f"{'':<{width + 10}}{finding.todo}")
     levels = Counter(finding.level for finding in findings)
     words = {health.ACT: "ACTION", health.LOOK: "WARN", health.UNKNOWN: "not checked"}
     parts = [f"{levels[level]} {text}" for level, text in words.items() if levels[level]]
     bad = levels[health.ACT] or levels[health.LOOK]
     text = ", ".join(parts if bad else ["Nothing needs attention", *parts])
-    out.print(markup("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), text))
+    print_line(markup("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), text))

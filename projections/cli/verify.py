@@ -18,7 +18,7 @@ from projections.inspect.explain.words import encoded_words, json_words, version
 from projections.language.rules import public_name
 from projections.local.items import distinct
 from projections.operations.verify.drift import ENTRY, GROUP, ITEM, KINDS, LEFT_OVER, OFFLINE, REPAIRS, SOURCE, Drift
-from projections.terminal import Bar, console, count, json_text, markup, print_grid, print_line, print_text
+from projections.terminal import Bar, count, json_text, markup, print_grid, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
@@ -194,7 +194,6 @@ def print_table(
     """Print the first differences of each rule, with what `program` says about it; a summary by kind, and notes."""
     from projections.language.ruleset import readers
 
-    out = console()
     kinds: Counter[tuple[str, str]] = Counter()
     others: Counter[str] = Counter()
     several = len(checked.scope.program.tables) > 1
@@ -211,10 +210,10 @@ def print_table(
                 hidden += 1
         state = "not deployed" if checked.scope.offline else checked.scope.states.get(rule, "active")
         about = "; ".join(filter(None, (state, program.about(public_name(rule)))))
-        out.print(markup("[bold cyan]{}[/] [dim]({})[/]", rule, about) if rule else markup("[bold cyan]all rules[/]"))
+        print_line(markup("[bold cyan]{}[/] [dim]({})[/]", rule, about) if rule else markup("[bold cyan]all rules[/]"))
         if hidden:
             rows.append([("…", ""), (f"and {hidden:,} more; --json has all", "dim")])
-        print_grid(out, rows)
+        print_grid(rows)
     for (kind, repairs), number in kinds.most_common():
         about = f"{OFFLINE[kind]}." if checked.scope.offline else f"{KINDS[kind]}. --repair {repairs}."
         print_line(f"{number:>7,} × {kind}: {about}")

@@ -33,7 +33,7 @@ EVIL = (
     f"\x1b]0;owned\x07\x1b[2J\r\n{FORGED}\n\x9b31m\x7f\x85\x08\t\u2028\u2029\u202e\u2066\u200b\ufeff\u00ad\U000e0041"
     "[red]R[/red][/][link=https://evil]L[/link]<script>alert(1)</script>`\"'\\"
 )
-"""A window's title, a cleared screen, a line of ours, C1, DEL, separators, bidi, zero width, tags; rich markup and HTML."""
+"""A window's title, a cleared screen, a line of ours, C1, DEL, separators, bidi, zero width, tags; markup and HTML."""
 WRITTEN = EVIL.replace(".", "")
 """A name of an attribute that a rule writes, which cannot have a dot."""
 
@@ -385,15 +385,13 @@ def test_logs_and_the_quarantine_are_ascii() -> None:
         assert EVIL in " ".join(texts(json.loads(text)))
 
 
-def test_data_in_a_styled_line_is_never_markup() -> None:
+def test_data_in_a_styled_line_is_never_markup(capsys: pytest.CaptureFixture[str]) -> None:
     line = render.markup("[bold]{}[/]{}{}", EVIL, "[", "red]x[/red]") + "[blue]y[/blue]"
     with pytest.raises(TypeError, match="markup"):
         f"{line}"
-    out = render.console()
-    with out.capture() as captured:
-        out.print(line, soft_wrap=True)
-        out.print("[bold]data[/bold]\nsecond\x1b[2J")
-    first, second, rest = captured.get().split("\n")
+    render.print_line(line)
+    render.print_line("[bold]data[/bold]\nsecond\x1b[2J")
+    first, second, rest = capsys.readouterr().out.split("\n")
     assert first == printable(EVIL) + "[red]x[/red][blue]y[/blue]"
     assert second == "[bold]data[/bold]\\u000asecond\\u001b[2J"
     assert rest == ""
