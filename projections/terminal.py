@@ -79,14 +79,14 @@ def print_line(text: str = "", *, err: bool = False) -> None:
     """Print one line. Its styles are visible on a terminal only, unless NO_COLOR is set."""
     stream = sys.stderr if err else sys.stdout
     colours = _is_terminal(stream) and not os.environ.get("NO_COLOR")
-    click.echo("".join(_coloured(*part) if colours else part[0] for part in parts_of(text)), err=err, color=colours)
+    click.echo("".join(_colour(*part) if colours else part[0] for part in parts_of(text)), err=err, color=colours)
 
 
 def _is_terminal(stream: TextIO) -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
-def _coloured(text: str, style: str) -> str:
+def _colour(text: str, style: str) -> str:
     codes = ";".join(str(_CODES[name]) for name in style.split())
     return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
 

@@ -46,7 +46,7 @@ def _with_bounds(read: Read, sort: SortRange, names: Mapping[str, str], bounded:
         return replace(read, sort=sort.attribute, low={sort.kind: prefix}, high={sort.kind: most})
     if not sort.bounded or sort.focus is None:
         return replace(read, sort=sort.attribute, prefix=prefix) if prefix else read
-    ends = [prefix + str(replace(sort.focus, name=f"{bounded}.{end}")) for end in ("from", "to")]
+    ends = [prefix + str(sort.focus._replace(name=f"{bounded}.{end}")) for end in ("from", "to")]
     low, high = reversed(ends) if sort.inverted else ends
     high += (sort.after + HIGHEST) * sort.rest
     return replace(read, sort=sort.attribute, low={sort.kind: low}, high={sort.kind: high})
@@ -68,7 +68,7 @@ def _placeholder(piece: str | Field | Buckets | Periods, names: Mapping[str, str
             return f"{{bucket 0..{piece.count - 1}}}"
         case Periods():
             return f"{{period {str(piece.field)[1:]}"
-    return str(replace(piece, name=names.get(piece.name, piece.name)))
+    return str(piece._replace(name=names.get(piece.name, piece.name)))
 
 
 def condition_words(read: Read) -> str:

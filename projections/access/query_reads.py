@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.errors import BadInput, UsageError
 from projections.language.access.plan import HIGHEST, Buckets, KeyEquals, Periods, Plan, Query, Request, SortRange, Text
@@ -22,8 +22,7 @@ __all__ = ["HIGHEST", "Bounds", "Parameters", "Read", "number_of", "parameters_o
 MOST_PERIODS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """What the caller gives for `range`: the least and the greatest value, or a prefix."""
 
     low: Value | None = None
@@ -31,8 +30,7 @@ class Bounds:
     prefix: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(NamedTuple):
     """The caller's values, in wire form, by the names of `by`, and the bounds of `range`."""
 
     values: Mapping[str, Value]

@@ -7,7 +7,6 @@ import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -24,8 +23,7 @@ from projections.errors import Misconfigured, Transient
 from projections.language.files import at_most
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(NamedTuple):
     """Outputs and parameters by their keys. `created` is the time of the first deployment."""
 
     name: str

@@ -6,8 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from projections.errors import UsageError
 
@@ -24,8 +23,7 @@ LEDGER = "ledger"
 GLOBAL, LOCAL = "GlobalSecondaryIndexes", "LocalSecondaryIndexes"
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(NamedTuple):
     """The tables of a command. `names` has their real names by logical name, with the ledger; `sizes` their approximate
     numbers of items (DynamoDB counts every six hours).
     """

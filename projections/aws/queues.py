@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -61,8 +60,7 @@ def _translate(error: ClientError | BotoCoreError, place: str, instead: str) -> 
     return InvalidRequest(f"{place}: {error}")
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A received message, which other receivers do not get for some time. `receipt` is needed to delete or release it."""
 
     id: str

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -21,8 +21,7 @@ class StreamGone(Misconfigured):
     """The stream no longer exists: its table was deleted, or it was disabled more than a day ago."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundShard:
+class FoundShard(NamedTuple):
     """A shard as DescribeStream returns it. A closed shard gets no more records."""
 
     id: str
@@ -30,8 +29,7 @@ class FoundShard:
     closed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """The records of one read of a shard; `ended` if the shard is closed and these are its last records."""
 
     records: Sequence[dict[str, Any]]

@@ -7,11 +7,10 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from projections.engine.budget import Budget
 from projections.engine.processor import Processor
@@ -77,8 +76,7 @@ _LEAST_WRITES = 25
 """Slower, one page of 1000 children would take longer than an invocation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """The checked values of the environment variables."""
 
     tables: Mapping[str, str]
@@ -274,8 +272,7 @@ def audit_from_environment(
     return parts.guard(AuditHandler(parts.program, parts.store, items=items, observe=seen, run=at_once(THREADS)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(NamedTuple):
     """The parts that all functions have."""
 
     settings: Settings

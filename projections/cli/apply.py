@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -141,8 +140,7 @@ def command(
 # What is going to happen
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(NamedTuple):
     """What `apply` would do: the difference from the rules that are published or held, and the registry after it registered
     the rules.
     """
@@ -203,10 +201,10 @@ def _plan(
     filled = [v for v in chosen.values() if v.state in ("ready", "standby") and not v.held]
     changes = difference(published, {**document, "retired": {**document["retired"], **fates}})
     is_filled = {version.rule for version in filled}
-    entries = [replace(rule, fill=()) if rule.change.rule in is_filled else rule for rule in changes.rules]
+    entries = [rule._replace(fill=()) if rule.change.rule in is_filled else rule for rule in changes.rules]
     return _Plan(
         # what is deployed is compared with what the rules need, not former rules with new ones
-        replace(changes, rules=tuple(entries), deployment=(), indexes=()),
+        changes._replace(rules=tuple(entries), deployment=(), indexes=()),
         after,
         filling=filling,
         at_once=[v.rule for v in chosen.values() if not v.recorded and v.name not in known],

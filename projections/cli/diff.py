@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
@@ -98,8 +97,7 @@ _LONGEST = 100
 """Maximum characters of a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line. Text between backticks, from `_code`, is in the notation of rule files."""
 
     kind: Literal["title", "heading", "rule", "item", "text"]

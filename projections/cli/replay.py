@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -304,8 +303,7 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
     _print_unused(_find_unused(replay, program))
 
 
-@dataclass(frozen=True)
-class _Derived:
+class _Derived(NamedTuple):
     """An item with the origins of its derived attributes."""
 
     key: ItemKey

@@ -6,8 +6,7 @@ import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from projections.aws.live_tables import LEDGER, Live, connect
 from projections.cli.options import Tables, document_of, find_rules
@@ -31,8 +30,7 @@ _FIRST = frozenset(("keys", "indexes", "stream", "ttl", "delivery", "filters", "
 """The codes of findings without whose change rules would fail, or not see all items."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(NamedTuple):
     """The rules that a command uses, in canonical form.
 
     `note` says how a local rule file differs from those rules, or why it was not compared with them; `about_option` if that

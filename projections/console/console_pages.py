@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from projections.console.server import Answer, Route, json_answer
@@ -15,8 +14,7 @@ from projections.inspect.graph.page import Frame, escape, page, prose
 from projections.language.keys import ItemKey, encode_key
 
 
-@dataclass(frozen=True, slots=True)
-class ItemView:
+class ItemView(NamedTuple):
     """The explanation of an item in the lines of `explain --item`, and what it took.
 
     A line has parts, each with its style, such as `bold red`. `related` has the encoded keys of its sources and targets.

@@ -16,10 +16,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -31,8 +30,7 @@ from projections.language.syntax import Location, Mistake, dotted
 _TAG = "tag:yaml.org,2002:"
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """A template with functions in their long form, such as `{"Ref": "TaskQueue"}`."""
 
     file: str
@@ -115,8 +113,7 @@ _NAMED: Mapping[Any, tuple[str, str]] = {
 _PLACEHOLDER = re.compile(r"\$\{([^!{}][^{}]*)\}")
 
 
-@dataclass(frozen=True)
-class Resource:
+class Resource(NamedTuple):
     """A resource with resolved properties; those of a function include `Globals`."""
 
     id: str

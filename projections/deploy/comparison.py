@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from projections.aws.live_tables import GLOBAL, LEDGER, LOCAL, Key, key_of, key_text, listed_attributes, projection_text
 from projections.deploy.cloudformation import Document, Resource, is_plain, value_at
@@ -148,8 +148,7 @@ def _ttl(document: Document, table: Resource, schema: Schema, called: str) -> It
 # Mappings of a stream
 
 
-@dataclass(frozen=True, slots=True)
-class StreamMapping:
+class StreamMapping(NamedTuple):
     """An event source mapping of a stream, and the path of its properties."""
 
     properties: Mapping[str, Any]
@@ -293,8 +292,7 @@ def _records(entity: Entity) -> Iterator[tuple[str, Mapping[str, Any]]]:
 # Deployed tables
 
 
-@dataclass(frozen=True, slots=True)
-class LiveTable:
+class LiveTable(NamedTuple):
     """A deployed table: the answers of DescribeTable and DescribeTimeToLive, and the mappings that read its stream.
 
     `ttl` is None if it could not be read, `mappings` are those of the stream's function, None if they are unknown.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.engine.publishing import shares_calls
 from projections.errors import UsageError
@@ -28,8 +28,7 @@ LONGEST = 4096
 """The maximum number of characters of a filter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(NamedTuple):
     """A prefix of the texts of a key attribute, or with `exact` the whole text."""
 
     text: str
@@ -51,8 +50,7 @@ class Prefix:
 ANYTHING = Prefix("")
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(NamedTuple):
     """The filters of one table's event source mapping: a record passes if any matches, or if there are none.
 
     `notes` list where more records pass than the rules need, and why.
@@ -62,8 +60,7 @@ class Filters:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
+class _Box(NamedTuple):
     """A filter: keys that begin with one of these prefixes in each key attribute."""
 
     sides: tuple[frozenset[Prefix], ...]
@@ -194,8 +191,7 @@ MAIN = "main"
 _INDEX_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 
-@dataclass(frozen=True, slots=True)
-class TableNeeds:
+class TableNeeds(NamedTuple):
     """What the rules require of one of the application's tables."""
 
     name: str

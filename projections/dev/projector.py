@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from projections.aws.live_tables import LEDGER, Live
 from projections.aws.wiring import THREADS
@@ -30,8 +30,7 @@ MOST_WRITES = 20
 """Writes that are reported one by one. A backfill makes millions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """A write to an item of the application's tables. `set` and `removed` are without guards."""
 
     key: ItemKey

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -29,8 +28,7 @@ from projections.local.event_source import Batch, EventSourceMapping, Record, Sh
 VIEW = "NEW_AND_OLD_IMAGES"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """The tables to work on. `created` lists what was created for the session, `create` whether more may be."""
 
     live: Live

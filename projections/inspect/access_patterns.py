@@ -5,8 +5,7 @@ for each rule of the kind `rank`, what it answers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.access.placeholders import placeholder_reads
 from projections.access.query_reads import Read
@@ -31,8 +30,7 @@ WORDS: Mapping[Verdict, str] = {
 UNANSWERED = ("incomplete", "none")
 
 
-@dataclass(frozen=True, slots=True)
-class AccessPattern:
+class AccessPattern(NamedTuple):
     """A query with its plan, and what is offered to answer it exactly, if anything is known.
 
     `reads` has placeholders for the caller's values.
@@ -87,8 +85,7 @@ def access_patterns(rules: Rules, queries: Mapping[str, Query], only: str | None
     return patterns
 
 
-@dataclass(frozen=True, slots=True)
-class RankPattern:
+class RankPattern(NamedTuple):
     """The ranks of a rule. `key` is that of a board, `inputs` are its variables.
 
     A rank, a percentile or a count takes one request, which reads `items`. A score at a position takes `requests`.
@@ -110,7 +107,7 @@ class RankPattern:
 
     def document(self) -> dict[str, Any]:
         """Return the JSON."""
-        return asdict(self)
+        return self._asdict()
 
 
 def rank_patterns(rules: Rules) -> Iterator[RankPattern]:

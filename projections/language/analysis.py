@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
@@ -219,7 +218,7 @@ def _unusable_embeds(rules: Rules) -> Iterator[Mistake]:
 def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:
     for source in rule.sources:
         if source not in rules.entities:
-            yield replace(no_entity(source, rules.entities, (*place, "from", source)), at_key=True)
+            yield no_entity(source, rules.entities, (*place, "from", source))._replace(at_key=True)
     if not rule.action.on_source and rule.into not in rules.entities:
         yield no_entity(rule.into, rules.entities, (*place, rule.kind, "into"))
 
@@ -265,7 +264,7 @@ def _target(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake
         return
     yield from _written(rules, rule, table, place)
     if all(rules.entities[source].table in rules.tables for source in rule.sources):
-        yield from (replace(mistake, path=(*place, *mistake.path)) for mistake in rule.action.mistakes(rules, rule))
+        yield from (mistake._replace(path=(*place, *mistake.path)) for mistake in rule.action.mistakes(rules, rule))
     if not rule.action.makes_key:
         return
     variables = rules.entities[rule.into].variables

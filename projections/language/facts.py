@@ -5,8 +5,7 @@ A fact about one rule is a property of its action (`kinds`), and the engine asks
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from projections.language.forms import Constant
 from projections.language.kinds import EVERY as EVERY
@@ -89,8 +88,7 @@ def reads(rules: AnyRules, rule: AnyProjection) -> Iterator[tuple[str, str]]:
         yield rule.into, root(name)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """The rule that writes an attribute, and how it makes the value, in the words of the rule file."""
 
     rule: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -427,7 +427,7 @@ def _source_parts(parts: dict[Any, Any], path: Location) -> list[Mistake]:
         elif part == "where":
             found += check_pattern(form, place)
         elif part == "each":
-            found += [replace(one, path=(*place, *one.path)) for one in check_each(form)]
+            found += [one._replace(path=(*place, *one.path)) for one in check_each(form)]
         elif not isinstance(form, dict):
             found.append(
                 Mistake(place, f'expected variable → template, such as {{userId: "{{author}}"}}, found {shown(form)}')

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from projections.errors import RulesError
 from projections.language.findings.families import rule_remarks
@@ -25,16 +25,14 @@ from projections.language.syntax import Mistake, dotted, suggest
 _COMMENT = re.compile(r"(?:^|\s)#\s*check:\s*ignore\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """A finding that a comment accepts, and the line of the comment."""
 
     finding: Finding
     line: int
 
 
-@dataclass(frozen=True)
-class Review:
+class Review(NamedTuple):
     """The findings of a rule file, in its order, without those that comments accept. `rules` is None if it has mistakes."""
 
     rules: Rules | None

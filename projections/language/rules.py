@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from projections.errors import BadInput
 from projections.language.attribute_sources import Pick
@@ -50,8 +50,7 @@ The application and all rules share the 400 KB of an item: with a long list, the
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Each:
+class Each(NamedTuple):
     """One contribution per element: of a list or set, or per ancestor of a path."""
 
     variable: str
@@ -224,16 +223,14 @@ class Rule:
         """Return whether the rule derives anything from an item of its source entity. Raises BadInput."""
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(NamedTuple):
     """The totals of a group: the number of contributions and the amounts per slot."""
 
     n: int
     amounts: Mapping[str, Decimal]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One member of a group: the value that orders it, the attributes it holds, and its source's encoded key."""
 
     value: Value
@@ -245,8 +242,7 @@ Members = Mapping[str, Sequence[Member]]
 """The members that a rule's queries returned, by the name of the query, in its order."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberQuery:
+class MemberQuery(NamedTuple):
     """A query for members that a publish needs: the first `limit` of a slot."""
 
     name: str
@@ -515,8 +511,7 @@ class IndexRule(ItemRule):
         return {name for index in self.indexes[number] if index.isdisjoint(missing) for name in index}
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(NamedTuple):
     """One attribute of an aggregate. `slot` is shared by measures over the same members.
 
     `digits` is how many digits after the decimal point are published, None for all. `path` and `by` are of `first` and

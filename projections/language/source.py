@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -68,7 +68,7 @@ class Source:
         """Return a mistake of the rules with its place in the file."""
         path = self.path_in_file(mistake.path)
         whole = path[-1:] == mistake.path[-1:] or not isinstance(self._part(path)._values.get(path), ScalarNode)
-        return replace(mistake, path=path, at_key=mistake.at_key and whole)
+        return mistake._replace(path=path, at_key=mistake.at_key and whole)
 
     def path_in_file(self, path: Location) -> Location:
         """Return the place in the file of a place in the rules: the nearest part around it that the file has.

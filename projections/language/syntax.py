@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from projections.errors import ProjectionsError
 
@@ -186,8 +186,7 @@ Location = tuple[str | int, ...]
 """A path in the document: names of mapping entries and positions in lists, from the top."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(NamedTuple):
     """A mistake at a place of the document.
 
     `offset` counts characters in the text at that place; `at_key` refers to the name of the entry instead of its value.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 from projections.errors import BadInput
 from projections.language.pipes import Pipe, UnfitError, absent_text, chain
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from projections.language.arithmetic import Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One `{name|pipe|…}` of a template; `star` marks `{name*}`.
 
     If its value is computed, as in `{qty * price}`, it has an `expression`, and `name` is the text of it.
@@ -392,8 +391,7 @@ def by_field(text: str) -> Field:
     return parts[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(NamedTuple):
     """One or more characters, without the separator unless `any`."""
 
     name: str
@@ -557,9 +555,8 @@ def _alphabet(*patterns: tuple[list[_Element], str]) -> list[str]:
     """Return representative characters: those in the patterns, and one that is in none of them."""
     named = {element for elements, _ in patterns for element in elements if isinstance(element, str)}
     named.update(separator for _, separator in patterns)
-    other = next(
-        letter for letter in map(chr, (*range(ord("a"), ord("z") + 1), *range(0x100, 0x10000))) if letter not in named
-    )
+    codes = (range(ord("a"), ord("z") + 1), range(0x100, 0x10000))
+    other = next(letter for letters in codes for letter in map(chr, letters) if letter not in named)
     return [other, *sorted(named)]
 
 

@@ -24,11 +24,10 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from projections.engine.records import content_of, decode, is_sequence
 from projections.errors import BadInput, InvalidRequest, UsageError
@@ -175,16 +174,14 @@ _FIRST = 100_000_000_000_000_000_001
 """The sequence number of the first record that is made here, unless recorded ones are greater."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(NamedTuple):
     """A record of an event file, or of a write in it, and its place."""
 
     record: Mapping[str, Any]
     place: str
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """A step in an event file, and its place."""
 
     step: Mapping[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from projections.aws.wiring import Processing, StreamHandler
 from projections.engine.processor import Processor
@@ -41,8 +41,7 @@ RETRIES = 2
 """Retries of a failed batch. There is no other traffic, so few are enough."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """A record that the handler reported as failed each time, and the reason."""
 
     record: Record

@@ -376,8 +376,7 @@ def cost_of(before: Image | None, after: Image | None, schema: Schema) -> Units:
     return Units(table, indexes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """An item as an index holds it: its key there, and all that is projected."""
 
     key: tuple[object, ...]

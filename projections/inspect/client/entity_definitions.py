@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from projections.inspect.client.expressions import (
     Call,
@@ -34,8 +34,7 @@ from projections.language.templates import Field, KeyPattern, Template
 TYPES = {"S": "str", "N": "Decimal", "B": "bytes", "SS": "set[str]", "NS": "set[Decimal]"}
 
 
-@dataclass(frozen=True)
-class Attribute:
+class Attribute(NamedTuple):
     """An attribute: whether all items have it, and its type. `list_of` has the attributes of each element of a list."""
 
     type: str
@@ -74,7 +73,7 @@ def attributes_of(
             attributes[name] = Attribute(kind)
     for name in declared.required:
         if name in attributes:
-            attributes[name] = replace(attributes[name], required=True)
+            attributes[name] = attributes[name]._replace(required=True)
     return attributes
 
 

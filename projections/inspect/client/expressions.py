@@ -8,9 +8,8 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeAlias, assert_never
+from typing import Any, NamedTuple, TypeAlias, assert_never
 
 from projections.language.access.plan import Periods
 from projections.language.patterns.tree import (
@@ -120,8 +119,7 @@ def _docstring_line(text: str) -> str:
     return line[:-1] + '\\"' if line.endswith('"') else line
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """Parts between brackets, separated by commas: a call, a list, a dictionary, the parameters of a function."""
 
     before: str
@@ -129,16 +127,14 @@ class Call:
     after: str = ")"
 
 
-@dataclass(frozen=True)
-class Loop:
+class Loop(NamedTuple):
     """A list comprehension: an element, and its clauses."""
 
     element: Code
     clauses: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Every:
+class Every(NamedTuple):
     """Conditions that are joined by `and`, or by another word."""
 
     conditions: Sequence[Code]
@@ -233,8 +229,7 @@ def statement(before: str, expression: Code, indent: int = 4, after: str = "") -
 NUMBER, TEXT, EITHER = "int | Decimal", "str", "Scalar"
 
 
-@dataclass(frozen=True)
-class Variable:
+class Variable(NamedTuple):
     """A name in generated code, or an expression, and its type: `str`, `int | Decimal`, or `Scalar` for either."""
 
     source: str

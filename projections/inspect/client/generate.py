@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from projections.inspect.client.entity_definitions import (
     Attribute,
@@ -212,8 +212,7 @@ ACCESSED = "Each function runs one query of the rule file. It takes a boto3 `Tab
 AWAITED = "Each function runs one query of the rule file. It takes an aioboto3 `Table` first."
 
 
-@dataclass(frozen=True)
-class Client:
+class Client(NamedTuple):
     """A generated module. `functions` are the names of its functions by query and write pattern.
 
     `missing` has the queries without a function, each with the reason.

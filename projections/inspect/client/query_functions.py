@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projections.inspect.client.entity_definitions import Attribute
 from projections.inspect.client.expressions import (
@@ -36,8 +36,7 @@ from projections.language.syntax import root, shown_name, steps
 from projections.language.templates import Field
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """The parameters that bound the range of a query."""
 
     low: Variable

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.aws.wiring import THREADS
 from projections.engine.ledger_items import LEDGER
@@ -51,8 +50,7 @@ RECORD_CPU_MS, CALL_CPU_MS = 0.05, 0.4
 """CPU of a record and of a call, as `make bench` measures it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spending:
+class Spending(NamedTuple):
     """What is used per event of the application."""
 
     write_units: float
@@ -87,8 +85,7 @@ class Spending:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class HotKey:
+class HotKey(NamedTuple):
     """A key with its write units a second, or those of the sample.
 
     `limit` is the number of events of this one key in a second that it accepts, None if only batches decide.
@@ -117,8 +114,7 @@ class HotKey:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """The cost per event of the application.
 
     `changes` are rates, or numbers of a sample; `events` come in one invocation; `events_per_second` is None if only a

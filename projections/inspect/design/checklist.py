@@ -6,7 +6,6 @@ A finding that a comment in the rule file accepts (`# check: ignore hot-partitio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from projections.inspect.design.table_design import Check, Design, Status, gather_design
 from projections.language.findings.kinds import (
@@ -34,7 +33,7 @@ from projections.stores.limits import ITEM_BYTES
 def design_of(rules: Rules, title: str, review: Review | None = None) -> Design:
     """Return the table design of valid rules. `review` is that of their file."""
     design = gather_design(rules, title)
-    return replace(design, checks=tuple(_checklist(design, review or Review(None, ()))))
+    return design._replace(checks=tuple(_checklist(design, review or Review(None, ()))))
 
 
 def _checklist(design: Design, review: Review) -> Iterator[Check]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from projections.access.placeholders import request_count
 from projections.inspect.access_patterns import AccessPattern, access_patterns
@@ -36,8 +36,7 @@ Status: TypeAlias = Literal["met", "not met", "decide", "accepted"]
 """`decide`: only a person can answer the question of the check."""
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(NamedTuple):
     """An index with what it serves and who writes its keys.
 
     `queries` read it; `embeds` are rules that find children through it. `rules` and `entities` (by `index_key`) write its
@@ -54,8 +53,7 @@ class Index:
     needed: tuple[str, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(NamedTuple):
     """Attributes of an entity with one writer: `rule`, or None for the application.
 
     `values` has for each attribute how the rule makes it, in the words of the rule file. `chain` are the rules, one after
@@ -89,8 +87,7 @@ class ReadCost:
     index: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """One line of the checklist, with the facts that decide it, or the question that a person has to answer."""
 
     line: str
@@ -98,8 +95,7 @@ class Check:
     details: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Design:
+class Design(NamedTuple):
     title: str
     rules: Rules
     indexes: tuple[Index, ...]

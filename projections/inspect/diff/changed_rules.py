@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from projections.language.compiling import ABOUT, UNREAD, without
 from projections.language.facts import creates, key_text
@@ -14,8 +13,7 @@ from projections.language.models import Projection, Rules
 Status = Literal["new", "changed", "removed", "retired"]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """The target of a rule: an entity, and its key as templates over the source."""
 
     entity: str
@@ -25,8 +23,7 @@ class Target:
         return f"{self.entity} {self.key}"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A part of a rule that differs. `name` is that in the rule file, such as `where`, `set.likeCount`, `Post.key`.
 
     `shared`: it belongs to an entity, a table, or the whole file, and is in every rule that it concerns.
@@ -38,8 +35,7 @@ class Part:
     shared: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A rule that differs between two documents. `before` and `after` are its canonical forms, or None."""
 
     rule: str

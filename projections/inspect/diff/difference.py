@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.deploy.needs import Deployment, TableNeeds
 from projections.inspect.diff.changed_rules import Change, changes, deletions, reasons, renames, why_kept
@@ -14,8 +13,7 @@ from projections.language.models import Rules
 from projections.language.program import Program
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerChange:
+class OwnerChange(NamedTuple):
     """An attribute that another rule writes than before. None is the application, or no rule if rules create the items
     (`made`).
     """
@@ -28,8 +26,7 @@ class OwnerChange:
     made: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RuleDifference:
+class RuleDifference(NamedTuple):
     """A rule that differs, with deleted items."""
 
     change: Change
@@ -39,8 +36,7 @@ class RuleDifference:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """All consequences. `deployment` has the changes of the template, `indexes` those to create."""
 
     rules: tuple[RuleDifference, ...]

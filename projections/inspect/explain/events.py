@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.engine.ledger_items import COUNT, LEDGER
 from projections.engine.rejections import Rejected
@@ -32,8 +31,7 @@ from projections.language.values import decode_order, same
 from projections.operations.verify.showing import contribution
 
 
-@dataclass(frozen=True, slots=True)
-class ActionReport:
+class ActionReport(NamedTuple):
     """One write. `records` are the numbers (from 1, within the batch) of the records that caused it."""
 
     role: Purpose
@@ -62,8 +60,7 @@ class ActionReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class RequestReport:
+class RequestReport(NamedTuple):
     """One call, with its writes or its reads."""
 
     request: Request
@@ -82,8 +79,7 @@ class RequestReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class BatchReport:
+class BatchReport(NamedTuple):
     """One delivery. `places` are the places of its records in their files, if they come from files."""
 
     batch: Batch
@@ -99,8 +95,7 @@ class BatchReport:
         return f"{len(self.records)} {'record' if len(self.records) == 1 else 'records'} → {writes}"
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """The explanation of recorded events by batch, with what was assumed."""
 
     rehearsal: Rehearsal

@@ -217,7 +217,7 @@ def _contributors(
             continue  # a value counter records how many sources have the value, not which
         wanted: Sequence[Member] = members[query.name]
         if rule.claimed and wanted:  # the first claim wins
-            claims = read_first(read.store, rule, read.text, replace(query, limit=SOURCES))
+            claims = read_first(read.store, rule, read.text, query._replace(limit=SOURCES))
             wanted = [Member({"NULL": True}, {}, item["s"]["S"]) for item in claims]
         for member in wanted[:SOURCES]:
             sources.setdefault(member.source, "" if rule.carries else query.name.replace(" ", " of ", 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projections.errors import BadInput
 from projections.language.entity import Entity, Item, Resolve, values_to_recognise
@@ -24,8 +24,7 @@ MOST_ELEMENTS = 5
 Place = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Whether a rule applies to an item as its source, and why not. `bad`: it cannot be evaluated for the item.
 
     `lacks` has the names that the rule looked for, and that the item does not have.
@@ -242,8 +241,7 @@ def _hint(pattern: KeyPattern, text: str) -> str:
     return f" (it has {ours - theirs} {pattern.separator} too few)" if theirs < ours else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Unused:
+class Unused(NamedTuple):
     """The rules that no item fits, and the items of no entity, each with the reason."""
 
     rules: tuple[tuple[str, str], ...] = ()

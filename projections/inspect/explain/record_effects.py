@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from projections.engine.changes import Change, combine
 from projections.engine.copies import freed_by, heals_of
@@ -153,8 +153,7 @@ def _values(rule: LedgerRule, target: str, contributed: Contributed, change: Cha
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class RuleReport:
+class RuleReport(NamedTuple):
     """The effects of one rule on one record, with reasons; without effects, the reasons are why there are none."""
 
     rule: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from projections.inspect.write_paths import path_of
 from projections.language.facts import (
@@ -29,8 +30,7 @@ Key = tuple[tuple[str, str], ...]
 """(attribute, template) of each attribute of a key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(NamedTuple):
     """An entity. `role` is `application`, `copy` or `derived`: what creates its items.
 
     `attributes` are those that rules write: (name, origin, rule).
@@ -93,8 +93,7 @@ class Rule:
         return {*self.sources} == {self.target}
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(NamedTuple):
     """Entities and rules by name, in the order of the file. `findings` are those outside of rules."""
 
     title: str

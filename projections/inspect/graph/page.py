@@ -6,8 +6,8 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from projections.inspect.graph.graph_model import Entity, Graph, Rule
 from projections.language.findings.kinds import Finding
@@ -17,8 +17,7 @@ from projections.printable import printable
 _HERE = Path(__file__).parent
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """What a server adds to the page: HTML of links, style, script, and the nonce of the policy in its header.
 
     Without a nonce, the page has its own policy.

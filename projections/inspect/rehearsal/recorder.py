@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from projections.engine.store import Image, ItemKey, Page, Purpose, Update, Value, WrappedStore, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
@@ -51,8 +51,7 @@ class Action:
     outcome: ActionOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """What was looked for, and how many items were found: a key, or a partition of a table or index."""
 
     key: ItemKey | None
@@ -60,8 +59,7 @@ class Read:
     query: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One call of DynamoDB, by the name it has there. `factor` is 2 in transactions."""
 
     operation: str

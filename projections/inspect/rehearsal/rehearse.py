@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.engine.changes import WIDE, Change, targets_of
 from projections.engine.copies import copies_of
@@ -38,8 +38,7 @@ from projections.local.event_replay import LEDGER, ROUNDS, MemoryTables, in_shar
 from projections.local.event_source import EventSourceMapping, Stream, created_at
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """One record as it came, and as the engine reads it, or why it cannot."""
 
     raw: Mapping[str, Any]
@@ -55,8 +54,7 @@ class Decoded:
             return cls(record, None, str(flaw))
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """One delivery: its records, what the rules planned for them, and what the processor then asked of DynamoDB.
 
     Round 0 are the recorded events; round n is what the tables' streams say of the writes of round n - 1.
@@ -187,8 +185,7 @@ OTHERS = "(not in these events)"
 """Stands for the sources of what groups are known to hold already."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
+class _Shown(NamedTuple):
     """The first and the last record of an item."""
 
     first: Record

@@ -9,9 +9,9 @@ not determined, the focus, is what the results are sorted by and what a range ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
+from typing import NamedTuple
 
 from projections.errors import BadInput
 from projections.language.access.paths import KeyPart, Path, always_present, bare_variables, key_variables, sharing
@@ -26,8 +26,7 @@ from projections.language.templates import Field, Template
 from projections.language.values import wire
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """Why a path does not answer a query. `stage` is greater if the path is nearer to an answer."""
 
     path: Path
@@ -258,7 +257,7 @@ class _Attempt:
         if sort is not None and sort.focus is not None:
             direction, reason = self._direction(sort, sort.focus)
         if sort is not None and sort.focus is not None and query.range == sort.focus.name and direction is not None:
-            sort = replace(sort, bounded=True, inverted=direction < 0)
+            sort = sort._replace(bounded=True, inverted=direction < 0)
             self.bounded = True
         descending = query.order is not None and query.order.descending
         if name is None or name in self.single:
@@ -375,7 +374,7 @@ class _Attempt:
         if excludes(self.known, pattern):
             return True
         names = frozenset(pattern.names)
-        if excludes(replace(self.known, scalar=self.known.scalar | names), pattern):
+        if excludes(self.known._replace(scalar=self.known.scalar | names), pattern):
             for name in pattern.names:
                 self.assumes[f"{name} has one value, not a list"] = None
             return True

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from projections.language.access.plan import EVERYTHING, Buckets, Periods, Request, SortRange, Text
 from projections.language.forms import Computed, Constant
@@ -82,8 +83,7 @@ TABLE = "table"
 """The name of the path of a table's own key, in `using`."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPart:
+class KeyPart(NamedTuple):
     """One key attribute of a path, and how its value is made. `native`: it is an attribute that no template makes."""
 
     attribute: str
@@ -237,8 +237,7 @@ def pattern_of(template: Template, separator: str, variables: frozenset[str]) ->
     return KeyPattern(Template(template.text, parts), separator)
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """Items that can be in a key range beside those that are asked for, if they have the attributes `native`."""
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from projections.language.patterns import Pattern
 from projections.language.syntax import order_of, written_path
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from projections.language.models import Rules
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """The order of results. Without a name, it is the order of the sort key that the query uses."""
 
     name: str | None
@@ -141,8 +140,7 @@ class Buckets:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Periods:
+class Periods(NamedTuple):
     """One request for each period of the time in `field`, which the caller bounds."""
 
     field: Field
@@ -152,8 +150,7 @@ Text: TypeAlias = tuple["str | Field | Buckets | Periods", ...]
 """The text of a key: literals, the caller's values through pipes, buckets and periods."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyEquals:
+class KeyEquals(NamedTuple):
     """A key attribute and the value that it must have."""
 
     attribute: str
@@ -166,8 +163,7 @@ class KeyEquals:
         return tuple(part for part in self.text if isinstance(part, Buckets | Periods))
 
 
-@dataclass(frozen=True, slots=True)
-class SortRange:
+class SortRange(NamedTuple):
     """A sort key attribute of which the beginning is known: `prefix`.
 
     `focus` is the field after it, which the caller's range bounds if `bounded`; `inverted` if it sorts the other way round.
@@ -210,8 +206,7 @@ class Request:
         return tuple(dict.fromkeys(fan for key in (*self.partition, *self.fixed) for fan in key.fans))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """How a query is answered. The requests are joined in their order, or merged by their sort keys if `merged`.
 
     `reason` says why the verdict is not one. `entities` are those that the results belong to: the query's, or with `copy` (a

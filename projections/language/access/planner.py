@@ -10,10 +10,10 @@ Pure: it reads no table. What it claims holds for all items that the rules accep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.language.access.attempt import PARTITION, Failure, attempt, known_of
 from projections.language.access.paths import (
@@ -39,8 +39,7 @@ Renaming = Callable[[str], str]
 """Returns the name that a copy has for a name of the source. Raises KeyError if it has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
+class Translated(NamedTuple):
     """A query about the target of a copy rule. `missing` says which items or attributes of the answer it lacks, if any.
 
     `padded` has the variables of the target's key to which the rule binds a padded number that the copy has, too: a key
@@ -60,7 +59,7 @@ class Translated:
 
     def _part(self, part: KeyPart) -> KeyPart:
         fields = (self._field(piece) if isinstance(piece, Field) else piece for piece in part.template.parts)
-        return replace(part, template=Template(part.template.text, tuple(fields)))
+        return part._replace(template=Template(part.template.text, tuple(fields)))
 
     def _field(self, field: Field) -> Field:
         return self.padded.get(field.name, field) if field.plain else field
@@ -125,7 +124,7 @@ def _renaming(rules: Rules, rule: Projection, copy: Copy, padded: Mapping[str, F
 def _translate(query: Query, rule: Projection, name_of: Renaming) -> Query:
     order = query.order
     if order is not None and order.name is not None:
-        order = replace(order, name=name_of(order.name))
+        order = order._replace(name=name_of(order.name))
     held = rule.where.conditions if rule.where is not None else ()
     return replace(
         query,
@@ -207,13 +206,13 @@ def _best_plan(rules: Rules, query: Query) -> tuple[Plan | None, list[Failure]]:
                 if isinstance(outcome, Failure):
                     if outcome.stage > PARTITION and not outcome.incomplete:
                         reason = f"{copied.query.entities[0]}, the copy: {outcome.reason}"
-                        failures.append(replace(outcome, reason=reason))
+                        failures.append(outcome._replace(reason=reason))
                     continue
                 if copied.missing:
                     path = next(iter(access_paths(rules, entity)))
                     failures.append(Failure(path, copied.missing, 4, incomplete=True))
                 else:
-                    plans.append(replace(outcome, query=query, copy=copied.rule, translated=copied.query))
+                    plans.append(outcome._replace(query=query, copy=copied.rule, translated=copied.query))
     return min(plans, key=_rank, default=None), failures
 
 
@@ -324,8 +323,8 @@ def _several_entities(rules: Rules, query: Query) -> Plan:
     for entity in query.entities:
         best, failures = _best_plan(rules, replace(query, entities=(entity,), order=None))
         if best is None or best.copy is not None:
-            return together or replace(
-                _refusal(query, failures), reason=f"{entity}: {_refusal(query, failures).reason}"
+            return together or _refusal(query, failures)._replace(
+                reason=f"{entity}: {_refusal(query, failures).reason}"
             )
         plans.append(best)
     if query.order is not None:

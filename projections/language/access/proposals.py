@@ -7,8 +7,7 @@ offered only if the plan is exact, the rules have no mistakes, and no finding of
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -25,8 +24,7 @@ EXACT = VERDICTS[:2]
 """The verdicts of plans that read exactly the items of the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """An addition that answers a query.
 
     `text` is YAML to paste into the rule file: it extends or replaces parts that exist under the same names. `data` are the

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from textwrap import indent
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from projections.language.syntax import Location
 
@@ -22,8 +22,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of finding. Its first severity is the usual one."""
 
     code: str
@@ -101,8 +100,7 @@ CODES = tuple(code for code in KINDS if code not in (MISTAKE.code, UNUSED_IGNORE
 """The kinds that `# check: ignore` can name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(NamedTuple):
     """A finding before its line is known. `path`, `offset` and `at_key` are as `Mistake` has them.
 
     `rated` is its severity if it is not the usual one of its kind. `paste` is YAML that would make it go away, if any.

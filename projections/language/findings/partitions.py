@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from projections.language.findings.kinds import (
     FEW_PARTITIONS,
@@ -50,8 +50,7 @@ def partitions(facts: Facts) -> Iterator[Remark]:
             yield from found
 
 
-@dataclass(frozen=True, slots=True)
-class _Few:
+class _Few(NamedTuple):
     """A key with few values: `items` describes the items that share one, `values` is the number of values."""
 
     items: str

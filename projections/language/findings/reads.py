@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from projections.language.arithmetic import Expression
 from projections.language.kinds import AnyProjection, AnyRules, Part, listed_once
@@ -13,8 +13,7 @@ from projections.language.syntax import Location, root
 from projections.language.templates import Field, Template
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """A variable or dotted path that a rule reads on items of an entity."""
 
     rule: str
@@ -33,8 +32,7 @@ class Read:
         return root(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Tested:
+class Tested(NamedTuple):
     """A condition on one name of an entity's items."""
 
     rule: str
@@ -44,8 +42,7 @@ class Tested:
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Computes:
+class Computes(NamedTuple):
     """An expression of a rule, or one in braces in a template of it. `text` is what stands at `place`."""
 
     rule: str
@@ -100,10 +97,10 @@ def _template(read: Read, template: Template) -> Iterator[Read]:
     for field in template.fields:
         at = text.find("{" + field.name)
         if field.expression is None:
-            yield replace(read, name=field.name, offset=at + 1 if at >= 0 else None, field=field)
+            yield read._replace(name=field.name, offset=at + 1 if at >= 0 else None, field=field)
             continue
         for path in field.names:  # its pipes apply to the result, and say nothing about these values
-            yield replace(read, name=path, offset=max(text.find(path, max(text.find(field.name), 0)), 0))
+            yield read._replace(name=path, offset=max(text.find(path, max(text.find(field.name), 0)), 0))
 
 
 def offset_of(part: Part, path: str) -> int | None:

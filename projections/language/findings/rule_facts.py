@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from projections.language.arithmetic import Expression
 from projections.language.facts import copies
@@ -20,8 +20,7 @@ from projections.language.templates import Field, Template
 Origin: TypeAlias = Literal["key", "each", "attribute"]
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A value in a key that a rule makes: its name on the source item, and its pipes.
 
     `place` is its place in the rule; `template` is the text there, None if the key's variable has the same name.
@@ -66,8 +65,7 @@ class Slot:
         return "{" + "|".join([self.name, *map(str, self.pipes)]) + "}"
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(NamedTuple):
     """A key attribute that a rule or the application makes: its literal texts and values, in order.
 
     `place` is where to change it.
@@ -274,8 +272,8 @@ class Facts:
                 yield replace(
                     key,
                     index=index,
-                    partition=tuple(replace(made[name], kind=kind) for name, kind in keys.partition if name in made),
-                    sort=tuple(replace(made[name], kind=kind) for name, kind in keys.sort if name in made),
+                    partition=tuple(made[name]._replace(kind=kind) for name, kind in keys.partition if name in made),
+                    sort=tuple(made[name]._replace(kind=kind) for name, kind in keys.sort if name in made),
                     whole=all(name in made for name, _ in keys.partition),
                 )
 

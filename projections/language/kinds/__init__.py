@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cached_property, wraps
 from typing import (
     Annotated,
@@ -199,8 +199,7 @@ EVERYTHING = Pattern((), {})
 Order = Literal["desc", "asc"]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A template, expression or pattern of a rule, which reads its source items, and its place in the rule."""
 
     value: Template | Expression | Pattern
@@ -255,8 +254,7 @@ Sources: TypeAlias = tuple[str, ...]
 """The names of a rule's source entities, sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class WritePath:
+class WritePath(NamedTuple):
     """The writes of a rule. Write units are those of items of up to 1 KB, with the index entries of an index rule; other
     entries of the target in secondary indexes cost one more each.
 
@@ -277,7 +275,7 @@ class WritePath:
 
     def document(self) -> dict[str, Any]:
         """Return the JSON."""
-        return asdict(self)
+        return self._asdict()
 
 
 class Picture(NamedTuple):

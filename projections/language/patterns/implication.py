@@ -8,8 +8,8 @@ so two different scalars exclude each other only for a name that has one value, 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import NamedTuple
 
 from projections.language.patterns import Pattern
 from projections.language.patterns.tree import (
@@ -30,8 +30,7 @@ from projections.language.patterns.tree import (
 from projections.language.values import wire
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """What holds for an item: patterns that it matches, names that have a value, and names whose value is one scalar."""
 
     patterns: tuple[Pattern, ...]
@@ -49,7 +48,7 @@ class Known:
     def assuming(self, branch: tuple[Condition, ...], without: Either) -> Known:
         """Return what is known if this branch of a choice holds."""
         rest = (condition for pattern in self.patterns for condition in pattern.conditions if condition is not without)
-        return replace(self, patterns=(Pattern((*rest, *branch), {}),))
+        return self._replace(patterns=(Pattern((*rest, *branch), {}),))
 
 
 def implies(known: Known, pattern: Pattern) -> bool:
