@@ -111,9 +111,7 @@ def test_names_come_from_the_environment_as_in_the_functions(tables: Tables, mon
         (SEVERAL, ("posts=x",), "no table likes: pass --table likes=NAME or --stack NAME, or set TABLES"),
     ],
 )
-def test_a_name_that_is_missing_or_unknown_is_asked_for(
-    tables: Tables, rules: str, given: tuple[str, ...], message: str
-) -> None:
+def test_missing_or_unknown_name_is_asked_for(tables: Tables, rules: str, given: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageError) as error:
         tables.connect(rules, *given)
     assert message in str(error.value)
@@ -125,9 +123,7 @@ def test_the_ledger_is_asked_for(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "x", '"a"'])
-def test_invalid_names_in_the_environment_are_errors(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_invalid_names_in_the_environment(tables: Tables, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("TABLES", text)
     with pytest.raises(UsageError, match=r"TABLES is .*\. Set it to a JSON object"):
         tables.connect(SEVERAL)
@@ -145,9 +141,7 @@ def test_all_mismatches_are_reported_at_once(tables: Tables) -> None:
         tables.connect(RULES, name, ledger=name)
     said = str(error.value).splitlines()
     assert [line for line in said if "the rules have PK (S), SK (S)" in line]
-    assert [
-        line for line in said if "has the key GSI1PK (S), GSI1SK (S), the rules have GSI1PK (S), GSI1SK (N)" in line
-    ]
+    assert [line for line in said if "GSI1PK (S), GSI1SK (S), the rules have GSI1PK (S), GSI1SK (N)" in line]
     assert [line for line in said if "has no index Other with the key a (S), b (S); it has GSI1" in line]
     assert [line for line in said if "the rules have pk (S), sk (S)" in line]
     assert [line for line in said if "The ledger is a separate table" in line]
@@ -181,19 +175,32 @@ def test_a_table_without_a_stream_is_found(tables: Tables) -> None:
 def test_the_ttl_of_tables_and_ledger_is_compared(tables: Tables) -> None:
     expires = RULES.replace("key: [PK, SK]", "key: [PK, SK], ttl: expiresAt")
     name = tables.table(RIGHT)
-    assert unlike(tables.connect(expires, name)) == [
-        ("error", f"items of table {name} never expire, the rules require expiresAt")
-    ]
-    tables.dynamodb.update_time_to_live(
-        TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expiresAt"}
-    )
+    never = f"items of table {name} never expire, the rules require"
+    assert unlike(tables.connect(expires, name)) == [("error", f"{never} expiresAt")]
+    enabled: Any = {"Enabled": True, "AttributeName": "expiresAt"}
+    tables.dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=enabled)
     assert unlike(tables.connect(expires, name)) == []
     reason = f"items of table {name} expire by expiresAt, and the rules have no `ttl`"
     assert unlike(tables.connect(RULES, name)) == [("warning", reason)]
     kept = tables.table(Schema(LEDGER_SCHEMA.partition, LEDGER_SCHEMA.sort), stream=False)
-    assert unlike(tables.connect(expires, name, ledger=kept)) == [
-        ("error", f"items of table {kept} never expire, the rules require ttl")
-    ]
+    assert unlike(tables.connect(expires, name, ledger=kept)) == [("error", f"{never.replace(name, kept)} ttl")]
+
+
+def test_mapping_without_a_window_is_found_if_rules_count_by_shards(tables: Tables) -> None:
+    posts, likes = (tables.table(Schema(("PK", "S"))) for _ in range(2))
+    live = tables.connect(SEVERAL.replace("count}}", "count}, ledger: lanes}"), f"posts={posts}", f"likes={likes}")
+    streams, types = (
+        [live.described[name]["LatestStreamArn"] for name in live.program.tables],
+        ["ReportBatchItemFailures"],
+    )
+    mappings: list[dict[str, Any]] = [{"EventSourceArn": one, "FunctionResponseTypes": types} for one in streams]
+    there = {name: LiveTable(live.described[name], None, mappings) for name in live.program.tables}
+    (finding,) = [one for one in live_findings(live.program, there) if one.severity == "error"]
+    assert finding.reason.startswith("without a tumbling window, events do not name their shard, so rules with")
+    assert "sam deploy" in finding.instead
+    for mapping in mappings:
+        mapping |= {"TumblingWindowInSeconds": 60, "ParallelizationFactor": 1, "BisectBatchOnFunctionError": False}
+    assert [one for one in live_findings(live.program, there) if one.severity == "error"] == []
 
 
 def test_no_region_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +214,6 @@ def test_no_region_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_unreachable_endpoint_is_an_error(tmp_path: Path) -> None:
-    rules = tmp_path / "rules.yaml"
-    rules.write_text(RULES)
+    (rules := tmp_path / "rules.yaml").write_text(RULES)
     with pytest.raises(UsageError, match="table x: Could not connect"):
         connect(document_of(rules), ["x"], "ledger", "http://127.0.0.1:9", None)

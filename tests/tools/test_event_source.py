@@ -264,9 +264,6 @@ IMAGE = {
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
-        ({"eventName": ["INSERT", "MODIFY"]}, True),
-        ({"eventName": ["REMOVE"]}, False),
-        ({"dynamodb": {"Keys": {"PK": {"S": [{"prefix": "USER#"}]}}}}, True),
         ({"dynamodb": {"NewImage": {"status": {"S": ["published"]}}}}, False),
         # exists sees leaves only: an attribute is an object, its type is the leaf.
         ({"dynamodb": {"NewImage": {"status": [{"exists": True}]}}}, False),
