@@ -23,7 +23,7 @@ from projections.language.program import Program
 from projections.language.review import review
 from projections.local.event_replay import QUIET
 from projections.local.event_source import Record
-from projections.operations.backfill.backfill_runs import Backfill
+from projections.operations.backfill.backfill_runs import Backfill, unpublished_gaps
 from projections.operations.backfill.runner import Runner
 from projections.terminal import count, markup, units
 
@@ -229,6 +229,8 @@ class Session:
             return
         finally:
             self._backfilling = False
+        for name, reason in unpublished_gaps(backfill.registry.read_or_create()).items():
+            self._report.note(markup("[yellow]{}: {}[/]", name, reason))
         delivery = self._projector.delivery(before, store=store)
         read = backfill.report(run).get("items", Counter())["items"]
         self._report.note(

@@ -283,3 +283,23 @@ def test_a_command_that_reads_uses_the_rules_of_the_registry(used: Place, monkey
     assert (code, "`projections apply` would change them" in err) == (0, True), (out, err)
     monkeypatch.delenv("RULES")
     assert used.say("verify", "--patience", "0")[0] == 0
+
+
+def test_a_gap_ends_with_a_backfill_and_forbids_promotion(used: Place) -> None:
+    lanes = RULES.replace("total: sum(weight)}", "total: sum(weight)}, ledger: lanes")
+    used.file.write_text(lanes)
+    assert used.say("apply", "--yes")[0] == 0
+    used.deliver(used.put("USER#d", "LIKE#1", weight=1))  # without the id of a shard
+    code, out, _ = used.say("verify", "--patience", "0")
+    assert (code, "likes has a gap: a batch had no shard id" in out) == (1, True), out
+    assert "likes has no entries (ledger: lanes): 2 groups compared with the items." in out
+    code, out, err = used.say("backfill")
+    assert (code, "a refresh corrects nothing: likes.3." in out) == (0, True), (out, err)
+    assert used.item("POST#1", "METADATA")["likeCount"] == 3
+    assert used.say("verify", "--patience", "0")[0] == 0
+    used.file.write_text(lanes.replace("likeCount: count,", "likeCount: {count: {where: {weight: [{exists: true}]}}},"))
+    assert used.say("apply", "--yes", "--hold")[0] == 0
+    used.deliver(used.put("USER#e", "LIKE#1", weight=1))
+    code, _, err = used.say("promote", "likes", "--yes")
+    assert (code, "likes.4 cannot be published: a batch had no shard id" in err) == (2, True), err
+    assert states(used)["likes.3"] == "active"
