@@ -28,7 +28,7 @@ from projections.engine.ledger_items import Entry, Target, entry_key
 from projections.engine.publishing import Publisher, forget, pending_entries, unpublished_targets
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.rejections import Failures, internal, internal_reason, is_internal, refusal, rejection_of
-from projections.engine.running import Counters, Deadline, Run
+from projections.engine.running import Counters, Deadline, Reload, Run
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.transactions import check_epoch
 from projections.engine.value_counters import ValueCounters
@@ -39,8 +39,8 @@ from projections.language.program import Program
 
 _MOST_ROUNDS = 20
 
-_COMMIT_SECONDS = 300
-"""How long after an item was read its change is committed at most, for versions that lanes will count."""
+COMMIT_SECONDS = 300
+"""How long after the registry was read changes are committed at most, while versions fill that lanes will count."""
 
 Discarded: TypeAlias = Mapping[ItemKey, Sequence[DiscardedRecord]]
 """Records that Lambda discarded, by item."""
@@ -83,7 +83,7 @@ class EntryRefresher:
             pace=pace,
         )
         self._epoch = snapshot.epoch
-        self._fills_lanes = any(version.lanes == 0 for version in snapshot.maintained)
+        self._until = clock() + COMMIT_SECONDS if any(v.lanes == 0 for v in snapshot.maintained) else None
         self._publisher = Publisher(program, store, snapshot, guards, run, counters=counters)
         self._goals = Goals(program, snapshot, failures, is_right=self._ledger.is_right, clock=clock)
 
@@ -141,8 +141,11 @@ class EntryRefresher:
         stuck: set[str] = set()
         rounds = 0
         while unread:
-            # lanes count the records that are made long enough after a fill
-            soon = deadline.at_most(_COMMIT_SECONDS, self._clock) if self._fills_lanes else deadline
+            soon = deadline
+            if self._until is not None:  # lanes count the records that are made long enough after a fill
+                soon = deadline.until(self._until, self._clock)
+                if soon.over:
+                    raise Reload(0)  # the fill may have ended
             try:
                 deadline.check()
                 changes = self._changes(unread, done, removed, discarded, deferred)

@@ -62,9 +62,8 @@ class Deadline:
         end = clock() + seconds
         return cls(lambda: end - clock(), margin=0.0, sleep=sleep, chance=chance)
 
-    def at_most(self, seconds: float, clock: Callable[[], float]) -> Deadline:
-        """Return this deadline, or one in so many seconds from now, whichever comes first."""
-        end = clock() + seconds
+    def until(self, end: float, clock: Callable[[], float]) -> Deadline:
+        """Return this deadline, or one at the second `end` of a clock, whichever comes first."""
         return Deadline(
             lambda: min(self._remaining(), end + self._margin - clock()),
             margin=self._margin,

@@ -19,8 +19,9 @@ from projections.testing.simulation.scheduler import SETTLED
 class Database:
     """The store, with every change of an item of the application's tables.
 
-    `program` recognises items. `choose` makes decisions of the event source mappings, `step` gives the step of the history.
-    `observe` is called with each change: key, old image, new image, stream record.
+    `program` recognises items. `choose` makes decisions of the event source mappings, `step` gives the step of the history,
+    `time` the seconds since 1970. `lanes` is whether rules are counted by the shards of streams. `observe` is called with
+    each change: key, old image, new image, stream record.
     """
 
     def __init__(
@@ -33,6 +34,8 @@ class Database:
         indexed: bool,
         choose: Callable[[str, int], int],
         step: Callable[[], int],
+        time: Callable[[], float],
+        lanes: bool,
         observe: Callable[[ItemKey, Image | None, Image | None, Mapping[str, Any]], None],
     ) -> None:
         self._program = program
@@ -42,6 +45,7 @@ class Database:
         self._choose = choose
         self._step = step
         self._observe = observe
+        self._lanes = lanes
         self.items: dict[ItemKey, Image] = {}
         self.gone: dict[ItemKey, Image] = {}
         """Items that were removed, as they were then."""
@@ -59,6 +63,7 @@ class Database:
             first_sequence=10**21 - rng.randrange(1, 200),
             streams=list(program.tables),
             on_record=self._record,
+            clock=time if lanes else lambda: 1_735_689_600,
         )
         self.streams: dict[str, Stream] = {}
         self.mappings: dict[str, EventSourceMapping] = {}
@@ -72,8 +77,9 @@ class Database:
         for name in self._program.tables:
             if name != LEDGER:
                 self.streams[name] = stream = Stream(name, shards=self._plan.shards)
-                self.mappings[name] = EventSourceMapping(stream, batch_size=self._plan.batch, choose=self._choose)
-                self.mappings[name].window = bool(self._program.lanes)
+                self.mappings[name] = EventSourceMapping(
+                    stream, batch_size=self._plan.batch, window=self._lanes, choose=self._choose
+                )
 
     def _record(self, table: str, record: dict[str, Any]) -> None:
         change = record["dynamodb"]

@@ -162,12 +162,13 @@ class Deployment:
         """Return how an invocation runs independent pieces of work: at once or one after the other."""
         return at_once if self._random() < self._plan.threads else one_by_one
 
-    def deliver(self, batch: Batch, finish: Finish) -> tuple[Invocation, Callable[[], Any]]:
-        """Return an invocation of the stream function with a batch, and its work."""
+    def deliver(self, batch: Batch, finish: Finish, *, shardless: bool) -> tuple[Invocation, Callable[[], Any]]:
+        """Return an invocation of the stream function with a batch, and its work. `shardless`: without the shard's ID."""
         invocation = self._invocation(finish)
         process = invocation.instance = self._process(invocation.version)
         process.invocation, process.run = invocation, self.run()
-        return invocation, partial(process.handler.handle, batch.event(), invocation.remaining)
+        event = {name: part for name, part in batch.event().items() if not (shardless and name == "shardId")}
+        return invocation, partial(process.handler.handle, event, invocation.remaining)
 
     def work(self, event: dict[str, Any]) -> tuple[Invocation, Callable[[], Any]]:
         """Return an invocation of the worker with tasks of the queue, and its work."""

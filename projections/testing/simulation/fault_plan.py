@@ -114,6 +114,8 @@ class FaultPlan:
     """Most actions of a transaction, beyond which the ledger divides a change."""
     defer: float = 0.0
     """Probability that a change exceeds the budget of its rule, and is left to the worker."""
+    shardless: float = 0.0
+    """Probability, at each delivery in a tumbling window, that the event lacks the shard's ID."""
     defer_copies: float = 0.0
     """Probability that the copies of an item exceed the budget of their rule, and are left to the worker."""
 
@@ -191,6 +193,7 @@ class FaultPlan:
             race=rng.choice((0.0, 0.0, 0.0, 0.2)),
             # another generator: a draw from this one would change all histories
             defer=Random(rng.getstate()[1][0]).choice((0.0, 0.0, 0.0, 0.0, 0.5, 0.9)),
+            shardless=0.0 if calm else Random(rng.getstate()[1][5]).choice((0.0, 0.0, 0.0, 0.0, 0.0, 0.05)),
             defer_copies=Random(rng.getstate()[1][1]).choice((0.0, 0.0, 0.0, 0.0, 0.5, 0.9)),
         )
         return replace(plan, **fixed) if fixed else plan

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from greenlet import getcurrent
 
-from projections.engine import ledger, registry
+from projections.engine import entry_refresh, ledger, registry
 from projections.engine.guards import Identity
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Write
@@ -158,6 +158,8 @@ class History:
             indexed=versions.indexed,
             choose=self._faults.choose,
             step=lambda: scheduler.steps,
+            time=scheduler.time,
+            lanes=versions.lanes,
             observe=self._observe,
         )
         self._checks = HistoryChecks(plan, versions, database)
@@ -175,7 +177,7 @@ class History:
         self._left = plan.writes
 
     def play(self) -> Outcome:
-        with _engine_of(self._setup, self._plan, self._versions):
+        with _engine_of(self._setup, self._plan, self._versions, self._scheduler.time_out):
             self._play()
         checks, scheduler = self._checks, self._scheduler
         return Outcome(
@@ -280,12 +282,13 @@ class History:
             return False
         batch = mapping.next_batch(shards[int(self._random() * len(shards))] if len(shards) > 1 else shards[0])
         numbers = ", ".join(map(short_number, batch.records))
-        if self._faults.discards_batch():
+        if batch.records and self._faults.discards_batch():
             self._trace.note(f"the batch {numbers} is discarded")
             mapping.finish(batch, {"state": {}, "batchItemFailures": []})
             self._operators.discard(batch)
             return True
-        invocation, work = self._deployment.deliver(batch, partial(_finish, mapping, batch))
+        shardless = batch.window and self._faults.loses_shard()
+        invocation, work = self._deployment.deliver(batch, partial(_finish, mapping, batch), shardless=shardless)
         self._scheduler.begin(invocation, work, f"receives from {name}: {numbers}")
         return True
 
@@ -362,8 +365,11 @@ class _AtOnce(ThreadPoolExecutor):
 
 
 @contextmanager
-def _engine_of(setup: Setup, plan: FaultPlan, rules: RuleVersions) -> Iterator[None]:
-    """Let the engine be as a plan has it, and give new ledgers an identity that is not random."""
+def _engine_of(setup: Setup, plan: FaultPlan, rules: RuleVersions, time_out: float) -> Iterator[None]:
+    """Let the engine be as a plan has it, and give new ledgers an identity that is not random.
+
+    No invocation lasts longer than `time_out`: that bounds the handover to lanes.
+    """
     older, newer = (rules.first.program, rules.newer) if plan.old else (None, ())
 
     def assemble(packaged: Program, versions: _Versions) -> Program:
@@ -374,6 +380,8 @@ def _engine_of(setup: Setup, plan: FaultPlan, rules: RuleVersions) -> Iterator[N
         return setup.assemble(packaged, versions)
 
     changes: list[tuple[Any, str, Any]] = [
+        (entry_refresh, "COMMIT_SECONDS", time_out),
+        (registry, "HANDOVER_SECONDS", 3 * time_out),
         (ledger, "MOST_ACTIONS", plan.actions),
         (registry, "new_identity", lambda: Identity("test", (b"secret of the simulation",))),
         (registry, "Program", SimpleNamespace(assembled=assemble)),

@@ -197,6 +197,8 @@ class Refresh(Job):
         self._told = message.records if message is not None else {}
 
     def work(self, checkpoint: Checkpoint, process: OperatorProcess) -> Checkpoint:
+        if self._told and process.snapshot.left_to_lanes:
+            process.registry.note_gaps(dict.fromkeys(process.snapshot.left_to_lanes, "a batch was discarded"))
         for push in process.refresher.keys(self._keys, process.deadline, self._known, self._removed, self._told):
             process.push(push)
         process.require_refreshed()

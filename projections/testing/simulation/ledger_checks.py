@@ -14,7 +14,7 @@ from projections.engine.ledger_items import COUNT, Entry, Target, group_at, memb
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.store import Image, ItemKey, Value
 from projections.engine.value_counters import counter_key
-from projections.language.contribution import Contributions, canonical_text
+from projections.language.contribution import Contributions, canonical_text, without
 from projections.language.embeds import ListEmbedRule
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -50,6 +50,7 @@ def problems(
     groups = _read(ledger, program)
     yield from _entries(program, items, entries)
     yield from _groups(groups, entries, program)
+    yield from _groups_of_lanes(groups, items, program, snapshot)
     yield from _guards(program, snapshot, items, groups, genuine)
     yield from _links(program, ledger)
 
@@ -87,7 +88,7 @@ def _entries(program: Program, items: Mapping[ItemKey, Image], entries: Mapping[
         if not (entry.contributions or entry.kept) and not entry.expires and decode_key(source) not in items:
             yield f"ledger: the entry of {source}, which is gone, never expires"
     for key, image in items.items():
-        evaluated = evaluate(key, image)
+        evaluated = without(evaluate(key, image), program.lanes)
         source = encode_key(key)
         known = remaining.pop(source, None)
         recorded = _of_rules(program, Entry.read(known).contributions) if known else {}
@@ -133,8 +134,30 @@ def _links(program: Program, ledger: Sequence[Image]) -> Iterator[str]:
 
 
 def _of_rules(program: Program, contributions: Contributions) -> Contributions:
-    """Return an entry's contributions to versions that functions work with."""
-    return {rule: targets for rule, targets in contributions.items() if rule in program.rules}
+    """Return an entry's contributions to versions that functions work with, and that lanes do not count."""
+    return {
+        rule: targets for rule, targets in contributions.items() if rule in program.rules and rule not in program.lanes
+    }
+
+
+def _groups_of_lanes(
+    groups: Mapping[Target, _Group], items: Mapping[ItemKey, Image], program: Program, snapshot: RegistrySnapshot
+) -> Iterator[str]:
+    """Compare the groups that lanes count with the items. What has expired is on no item."""
+    exact = {name for name, rule in program.lanes.items() if rule.expired != "keep" and not snapshot.versions[name].gap}
+    sums: dict[Target, dict[str, Decimal]] = {target: {} for target in groups if target[0] in exact}
+    evaluate = _evaluation(program)
+    for key, image in items.items() if exact else ():
+        for rule, targets in evaluate(key, image).items():
+            for target, contributed in targets.items() if rule in exact else ():
+                totals = sums.setdefault((rule, target), {})
+                for slot, amount in contributed.items():
+                    totals[slot] = totals.get(slot, Decimal(0)) + Decimal(amount)
+    for group, totals in sums.items():
+        held = groups.get(group, _NONE).amounts
+        due, counted = ({slot: amount for slot, amount in each.items() if amount} for each in (totals, held))
+        if due != counted:
+            yield f"ledger: the group {group} holds {_amounts(counted)}, its items sum up to {_amounts(due)}"
 
 
 def _groups(groups: Mapping[Target, _Group], entries: Mapping[str, Image], program: Program) -> Iterator[str]:
@@ -159,6 +182,8 @@ def _groups(groups: Mapping[Target, _Group], entries: Mapping[str, Image], progr
                     else:
                         totals[slot] = totals.get(slot, Decimal(0)) + Decimal(amount)
     for group in dict.fromkeys([*sums, *groups]):
+        if group[0] in program.lanes:
+            continue
         known = groups.get(group, _NONE)
         due = {slot: amount for slot, amount in sums.get(group, {}).items() if amount}
         for slot, number in known.counters.values():

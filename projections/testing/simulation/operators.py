@@ -263,8 +263,11 @@ class Operators:
         runner, last, store = self._runner, self._versions.last, self._database.store
         snapshot = Registry(last.program, store).read()
         options = {**self._options(), "queued": False}
+        gaps = [version.rule for version in snapshot.active.values() if version.gap] if snapshot is not None else []
         if snapshot is not None and not self._checks.is_applied(snapshot):
             runner.jobs.append(Apply(last, **options))
+        elif gaps:
+            runner.jobs.append(Recount(last, gaps[0], **options))
         elif ((run := Progress(store).run()) is not None and not run.done) or (
             snapshot is not None
             and any(v.unfinished or v.state in ("filling", "leaving") for v in snapshot.versions.values())

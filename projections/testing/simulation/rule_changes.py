@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from projections.errors import ProjectionsError
 from projections.language.compiling import into_of, kind_of
+from projections.language.measures import ADDED
 from projections.language.models import ACTIONS
 from projections.language.program import Program
 from projections.language.syntax import LanguageError, key_text, steps
@@ -65,7 +66,8 @@ def _usable(document: Mapping[str, Any]) -> bool:
         Oracle(document)
     except (LanguageError, ProjectionsError, ValidationError):
         return False
-    return bool(program.rules)
+    measures = (measure for rule in program.lanes.values() for measure in rule.measures)
+    return bool(program.rules) and all(measure.function in ADDED for measure in measures)
 
 
 class _Draft:

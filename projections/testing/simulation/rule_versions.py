@@ -8,8 +8,9 @@ from functools import cached_property
 from random import Random
 from typing import Any
 
+from projections.language.measures import ADDED
 from projections.language.program import Program
-from projections.language.rules import Rule
+from projections.language.rules import AggregateRule, Rule
 from projections.testing.simulation.harm import Ownership
 from projections.testing.simulation.pools import Pools
 from projections.testing.simulation.rule_changes import change
@@ -75,6 +76,11 @@ class RuleVersions:
         return any(rule.expired == "keep" for rule in self.rules)
 
     @cached_property
+    def lanes(self) -> bool:
+        """Whether rules are counted by the shards of the stream."""
+        return any(version.program.lanes for version in self.all)
+
+    @cached_property
     def indexed(self) -> bool:
         """Whether a rule reads an index."""
         embeds = [rule for version in self.all for rule in version.program.embeds.values()]
@@ -87,11 +93,27 @@ def edit_rules(versions: RuleVersions, rng: Random, *, entities: bool) -> RuleVe
     if edit is None:
         return versions
     before, after = (
-        versions.first if document is versions.first.document else RuleVersion(document)
+        versions.first
+        if document is versions.first.document
+        else RuleVersion(_with_other_ledgers(versions, document, rng))
         for document in (edit.before, edit.after)
     )
     application = _merge(before, after)
     return RuleVersions(before, after, application, Pools(application), edit.words, edit.expires)
+
+
+def _with_other_ledgers(versions: RuleVersions, document: Mapping[str, Any], rng: Random) -> Mapping[str, Any]:
+    """Return a document in which some rules are counted with entries that were counted by lanes, or the other way round."""
+    if not versions.lanes:
+        return document
+    rules = dict(document["projections"])
+    for name, rule in Program.from_document(document).rules.items():
+        if isinstance(rule, AggregateRule) and rng.random() < 0.3:
+            action = dict(rules[name]["aggregate"])
+            if action.pop("ledger", None) is None and all(measure.function in ADDED for measure in rule.measures):
+                action["ledger"] = "lanes"
+            rules[name] = {**rules[name], "aggregate": action}
+    return {**document, "projections": rules}
 
 
 def edit_again(versions: RuleVersions, rng: Random) -> RuleVersions:

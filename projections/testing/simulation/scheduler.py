@@ -104,6 +104,13 @@ class Faults:
             return True
         return False
 
+    def loses_shard(self) -> bool:
+        """Return whether an event lacks the shard's ID."""
+        if self.left and self._plan.shardless and self._random() < self._plan.shardless:
+            self.left -= 1
+            return True
+        return False
+
     def choose(self, question: str, courses: int) -> int:
         """Decide what an event source mapping may do in several ways."""
         if question != "deliver a batch again that succeeded":
