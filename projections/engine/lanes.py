@@ -224,14 +224,8 @@ class Handover:
             item = items.get(keys[version.name])
             mark = _read_mark(item)
             if not mark.over:
-                due = version.lanes
-                early = [
-                    number
-                    for number, record in zip(numbers, records, strict=True)
-                    if not due or record.at is None or record.at < due
-                ]
-                cut = max([mark.tried, *early])
-                mark = Mark(cut, bool(due) and cut < numbers[-1])
+                cut, over = _cut(mark.tried, version.lanes, numbers, records)
+                mark = Mark(cut, over)
                 self._write(version, keys[version.name], item, mark, [record.sequence for record in records])
             if mark.over:
                 cuts[version.name] = self._cuts[version.name, lane.name] = mark.tried
@@ -257,6 +251,18 @@ class Handover:
 
 def _read_mark(item: Image | None) -> Mark:
     return Mark(int(Decimal(item["tried"]["N"])), "over" in item) if item is not None else Mark(0, False)
+
+
+def _cut(tried: int, due: int | None, numbers: Sequence[int], records: Sequence[Record]) -> tuple[int, bool]:
+    """Return up to which record of a shard entries count, and whether lanes count the rest.
+
+    That is from the first record on that was made when the handover was `due`, if it comes after all that were `tried`. An
+    earlier one that is delivered again is before the cut, even if no function has tried it since the version exists.
+    """
+    early = [n for n, record in zip(numbers, records, strict=True) if not due or record.at is None or record.at < due]
+    cut = max([tried, *early])
+    late = [number for number in numbers if number > cut]
+    return (late[0] - 1, True) if due and late else (cut, False)
 
 
 def _gap(shard: str, records: Sequence[Record]) -> str:

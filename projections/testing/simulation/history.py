@@ -381,7 +381,7 @@ def _engine_of(setup: Setup, plan: FaultPlan, rules: RuleVersions, time_out: flo
 
     changes: list[tuple[Any, str, Any]] = [
         (entry_refresh, "COMMIT_SECONDS", time_out),
-        (registry, "HANDOVER_SECONDS", 3 * time_out),
+        (registry, "HANDOVER_SECONDS", int(3 * time_out) + 2),  # times are whole seconds
         (ledger, "MOST_ACTIONS", plan.actions),
         (registry, "new_identity", lambda: Identity("test", (b"secret of the simulation",))),
         (registry, "Program", SimpleNamespace(assembled=assemble)),
