@@ -19,6 +19,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
+from projections.engine.running import slices
 from projections.engine.store import (
     AllOf,
     AnyOf,
@@ -292,38 +293,67 @@ class DynamoDBStore:
         return answers
 
     def update_each(self, writes: Sequence[Update]) -> list[Image | StoreError]:
-        """Make each update: in statements, and those alone that no statement can make, such as one that creates its item."""
+        """Make each update: in statements, where the endpoint executes them; what no statement can make, alone."""
         answers: dict[int, Image | StoreError] = {}
         if len(writes) > 1 and self._supports_statements(writes[0].key.table):
             for start in range(0, len(writes), BATCH_STATEMENTS):
                 answers.update(
                     self._execute_returning(writes, range(start, min(start + BATCH_STATEMENTS, len(writes))))
                 )
+            failed = [place for place, answer in answers.items() if isinstance(answer, ConditionFailed)]
+            answers.update(self._explain(writes, failed))
         for place, write in enumerate(writes):
-            if place not in answers:
+            if place not in answers or isinstance(answers[place], InvalidRequest):
                 answers[place] = self._update_returning(write)
         return [answers[place] for place in range(len(writes))]
 
     def _execute_returning(self, writes: Sequence[Update], places: Sequence[int]) -> dict[int, Image | StoreError]:
-        """Execute a batch. Return the answers by position, without those that must be asked for by UpdateItem.
-
-        A failed statement does not show whether there was an item.
-        """
+        """Execute updates as one batch. Return the answers by position, without those that no statement can make."""
         sent = {place: self._requests.statement_json(writes[place], returning=True) for place in places}
-        statements = {place: statement for place, statement in sent.items() if statement is not None}
+        received = self._statements_of(writes, {place: text for place, text in sent.items() if text is not None})
+        lacking = Transient("the answer has no item")
+        return {place: lacking if answer is None else answer for place, answer in received.items()}
+
+    def _explain(self, writes: Sequence[Update], places: Sequence[int]) -> dict[int, Image | StoreError]:
+        """Return the answers to updates that failed: a statement does not show if there is an item. If not, create it."""
+        if not places:
+            return {}
+        try:
+            images = self.get_many([writes[place].key for place in places])
+        except Transient as error:
+            return dict.fromkeys(places, error)
+        answers: dict[int, Image | StoreError] = {}
+        absent: dict[int, Image] = {}
+        for place in places:
+            write = writes[place]
+            if write.key in images:
+                answers[place] = ConditionFailed(images[write.key])
+            else:
+                absent[place] = {**self.schema(write.key.table).wire(write.key), **write.set, **write.add}
+        for part in slices(absent, BATCH_STATEMENTS):
+            sent = {place: self._requests.insertion_json(writes[place].key.table, absent[place]) for place in part}
+            for place, answer in self._statements_of(writes, sent).items():
+                if not isinstance(answer, ConditionFailed | InvalidRequest):  # else there is an item now
+                    answers[place] = absent[place] if answer is None else answer
+        for place in absent.keys() - answers.keys():
+            answers[place] = self._update_returning(writes[place])
+        return answers
+
+    def _statements_of(
+        self, writes: Sequence[Update], statements: Mapping[int, bytes]
+    ) -> dict[int, Image | StoreError | None]:
+        """Execute the statements of writes, by position, in one batch. A single one is left to the caller."""
         if len(statements) < 2:
             return {}
         for place in statements:
             self._wrote(writes[place], 1)
         try:
-            received = self._statements_answers(list(statements.values()), {writes[places[0]].key.table})
+            answers = self._statements_answers(
+                list(statements.values()), {writes[place].key.table for place in statements}
+            )
         except Transient as error:
             return dict.fromkeys(statements, error)
-        answers: dict[int, Image | StoreError] = {}
-        for place, answer in zip(statements, received, strict=True):
-            if not isinstance(answer, ConditionFailed | InvalidRequest):
-                answers[place] = answer if answer is not None else Transient("the answer has no item")
-        return answers
+        return dict(zip(statements, answers, strict=True))
 
     def _update_returning(self, write: Update) -> Image | StoreError:
         self._wrote(write, 1)

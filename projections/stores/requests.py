@@ -14,6 +14,7 @@ from projections.engine.store import (
     Condition,
     Equal,
     Exists,
+    Image,
     ItemKey,
     NotEqual,
     Schema,
@@ -220,3 +221,10 @@ class Requests:
             return f'{{"Statement":{QUOTED(text)},"Parameters":[{sent}]}}'.encode()
         except UnicodeEncodeError:  # one unpaired surrogate must not fail the whole call
             return None
+
+    def insertion_json(self, table: str, image: Image) -> bytes:
+        """Return the statement that creates an item, and fails if there is one, as DynamoDB's JSON."""
+        parts = ",".join("'" + name.replace("'", "''") + "':?" for name in image)
+        text = f"INSERT INTO {_name(self.name(table))} VALUE {{{parts}}}"
+        sent = ",".join(map(value_json, image.values()))
+        return f'{{"Statement":{QUOTED(text)},"Parameters":[{sent}]}}'.encode()
