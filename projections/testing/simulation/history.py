@@ -166,7 +166,10 @@ class History:
         writer = ItemWriter(
             versions.application, versions.rules, versions.pools, database.store, rng, database.items, database.made
         )
-        without = setup.without | plan.without | (frozenset() if versions.expires else {"expire"})
+        recounts = plan.recounts or plan.discard or plan.shardless or plan.verifies or plan.backfills or plan.outage
+        # what has expired is nowhere but in the groups that lanes count
+        forgets = versions.forgets_expired and (versions.change or recounts or plan.restore)
+        without = setup.without | plan.without | ({"expire"} if forgets or not versions.expires else frozenset())
         self._application = Application(writer, without, setup.attacker(writer, seed), Random(f"{seed} apart"))
         self._deployment = Deployment(versions.first, plan, rng, database, scheduler, self._quarantine)
         self._runner = JobRunner(plan, rng, self._deployment, scheduler, self._refuse)

@@ -81,6 +81,11 @@ class RuleVersions:
         return any(version.program.lanes for version in self.all)
 
     @cached_property
+    def forgets_expired(self) -> bool:
+        """Whether a rule that keeps what expired items contributed begins without it when it is counted again."""
+        return any(rule.expired == "keep" for version in self.all for rule in version.program.lanes.values())
+
+    @cached_property
     def indexed(self) -> bool:
         """Whether a rule reads an index."""
         embeds = [rule for version in self.all for rule in version.program.embeds.values()]
