@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["OURS", "Figure", "as_json", "commit", "lines", "text"]
+__all__ = ["LANES", "OURS", "Figure", "as_json", "commit", "lines", "text"]
 
 OURS = {100: "ours (100)", 1000: "ours (1000)"}
+LANES = {100: "lanes (100)", 1000: "lanes (1000)"}
+"""With `ledger: lanes`."""
 """Our ways by the records of a batch. To the others a batch means nothing: they do for each record what they do for one."""
 
 _CASE, _CELL = 50, 12

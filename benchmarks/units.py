@@ -22,7 +22,7 @@ from benchmarks.baselines import (
     like_count,
 )
 from benchmarks.charges import Charges, metered, try_statements
-from benchmarks.figures import OURS, Figure, lines
+from benchmarks.figures import LANES, OURS, Figure, lines
 from benchmarks.workload import COPIES, EIGHT_COUNTERS, EIGHT_OF_ONE, TABLE, edited, like, likes, program, removed
 from projections.aws.clients import client
 from projections.aws.live_tables import create_table, delete_table
@@ -61,6 +61,7 @@ class Bench:
             create_table(self._client, self._names[name], schema, stream=name != "ledger")
         for name in (CLAIMS, IDEMPOTENCY):
             create_table(self._client, name, Schema(("id", "S")), stream=False)
+        self._metered = Charges()
         ours, self._theirs = client(endpoint_url=endpoint), client(endpoint_url=endpoint)
         store = DynamoDBStore(
             ours, self._names, schemas, Meter()
@@ -68,6 +69,9 @@ class Bench:
         Registry(rules, store).read_or_create()  # the first invocation ever makes it
         try_statements(store)
         self._processor = Processor(rules, store, tables={TABLE: "main"})
+        self._ways = LANES if rules.lanes else OURS
+        if rules.lanes:  # the first batch ever notes the stream
+            self.ours("", [edited(like(1, user=1, post=1))])
         self._metered, self._metered_theirs = metered(ours), metered(self._theirs)
         items = [{"PK": {"S": f"POST#{post}"}, "SK": {"S": "METADATA"}, "title": {"S": "T"}} for post in range(posts)]
         items += _COUNTER_ITEMS
@@ -76,10 +80,11 @@ class Bench:
             self._client.batch_write_item(RequestItems={self._names["main"]: puts})
 
     def ours(self, case: str, records: list[dict[str, Any]]) -> Units:
-        outcome = self._processor.process(records, remaining=lambda: 900.0)
+        shard = f"shardId-{len(records)}"  # records of each come in their order
+        outcome = self._processor.process(records, remaining=lambda: 900.0, shard=shard)
         assert outcome.failed is None, outcome.failed_reason
         assert not outcome.rejected, outcome.rejected
-        return Units(case, _THOUSAND if len(records) > 100 else _HUNDRED, len(records), self._metered.take())
+        return Units(case, self._ways[1000 if len(records) > 100 else 100], len(records), self._metered.take())
 
     def other(self, case: str, name: str, way: Callable[[Any, str], Process], records: list[dict[str, Any]]) -> Units:
         """The same by one of the baselines."""
@@ -106,8 +111,9 @@ def measure_all(endpoint: str) -> list[Units]:
     found: list[Units] = []
     for rules, posts, cases in (
         (program(), 1000, _likes),
+        (program(lanes=True), 1000, _our_likes),
         (program(EIGHT_COUNTERS), 0, _eight_counters),
-        (program(EIGHT_OF_ONE), 1, _eight_of_one),
+        *((program(EIGHT_OF_ONE, lanes=lanes), 1, _eight_of_one) for lanes in (False, True)),
     ):
         bench = Bench(endpoint, rules, posts)
         try:
@@ -122,31 +128,40 @@ def measure_all(endpoint: str) -> list[Units]:
     return found
 
 
-def _likes(bench: Bench) -> Iterator[Units]:
+_LONE, _HOT, _SPREAD, _EACH = "a lone like", "likes of one post", "likes of 10 posts", "likes of a post each"
+
+
+def _our_likes(bench: Bench) -> Iterator[Units]:
     """One like; then likes of one post, of ten, of as many as there are likes; then the ten's again, edited, removed."""
-    lone, hot, spread, each = "a lone like", "likes of one post", "likes of 10 posts", "likes of a post each"
-    yield bench.ours(lone, likes(1, 1))
+    yield bench.ours(_LONE, likes(1, 1))
     first = 1000
     for size in (100, 1000):
         many, before = likes(size, 10, first=first + 10_000), bench.count(1)
-        yield bench.ours(hot, likes(size, 1, first=first))
-        yield bench.ours(spread, many)
-        assert bench.count(1) - before == size // 10
-        yield bench.ours(f"{spread}, delivered again", many)
-        assert bench.count(1) - before == size // 10
-        yield bench.ours(each, likes(size, size, first=first + 20_000))
+        yield bench.ours(_HOT, likes(size, 1, first=first))
+        yield bench.ours("likes of 10 posts, the first of most", likes(size, 10, first=first + 5_000))
+        yield bench.ours(_SPREAD, many)
+        assert bench.count(1) - before == size // 5
+        yield bench.ours(f"{_SPREAD}, delivered again", many)
+        assert bench.count(1) - before == size // 5
+        yield bench.ours("likes of a post each, the first of most", likes(size, size, first=first + 15_000))
+        yield bench.ours(_EACH, likes(size, size, first=first + 20_000))
         yield bench.ours("edits that change nothing we keep", [edited(record) for record in many])
         yield bench.ours("unlikes of 10 posts", [removed(record) for record in many])
-        assert bench.count(1) - before == 1
+        assert bench.count(1) - before == size // 10 + 2
         first += 50_000
+
+
+def _likes(bench: Bench) -> Iterator[Units]:
+    """Ours, then the same by all baselines."""
+    yield from _our_likes(bench)
     hundred, before = likes(100, 10, first=500_000), bench.count(1)
-    yield from bench.others(lone, likes(1, 1, first=600_000))
-    yield from bench.others(hot, likes(100, 1, first=610_000))
-    yield from bench.others(spread, hundred)
+    yield from bench.others(_LONE, likes(1, 1, first=600_000))
+    yield from bench.others(_HOT, likes(100, 1, first=610_000))
+    yield from bench.others(_SPREAD, hundred)
     assert bench.count(1) - before == 30
-    yield from bench.others(f"{spread}, delivered again", hundred)
+    yield from bench.others(f"{_SPREAD}, delivered again", hundred)
     assert bench.count(1) - before == 40, "plain ADD alone counts twice"
-    yield from bench.others(each, likes(100, 100, first=620_000))
+    yield from bench.others(_EACH, likes(100, 100, first=620_000))
     yield from bench.others("edits that change nothing we keep", [edited(record) for record in hundred])
     yield from bench.others("unlikes of 10 posts", [removed(record) for record in hundred])
     assert bench.count(1) - before == 13
@@ -164,10 +179,11 @@ def _eight_counters(bench: Bench) -> Iterator[Units]:
 
 
 def _eight_of_one(bench: Bench) -> Iterator[Units]:
-    yield bench.ours("a lone like into 8 counters of one item", likes(1, 1))
+    yield bench.ours("a lone like into 8 counters of one item, the first", likes(1, 1))
+    yield bench.ours("a lone like into 8 counters of one item", likes(1, 1, first=1))
     for size in (100, 1000):
         yield bench.ours("likes into 8 counters of one item", likes(size, 1, first=size * 10))
-    assert bench.count(0) == 1101
+    assert bench.count(0) == 1102
 
 
 def _copies(bench: Bench) -> Iterator[Units]:

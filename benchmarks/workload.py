@@ -66,8 +66,9 @@ projections:
 _ARN = f"arn:aws:dynamodb:us-east-1:000000000000:table/{TABLE}/stream/2026-01-01T00:00:00.000"
 
 
-def program(rules: str = LIKES) -> Program:
-    return Program.from_document(loads(rules).document())
+def program(rules: str = LIKES, *, lanes: bool = False) -> Program:
+    """The rules; with `lanes`, all of them have `ledger: lanes`."""
+    return Program.from_document(loads(rules.replace("{into:", "{ledger: lanes, into:") if lanes else rules).document())
 
 
 def like(number: int, *, user: int, post: int, extra: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -16,6 +16,9 @@ record that was made long enough afterwards (`registry.HANDOVER_SECONDS`): the f
 *cut*: records up to it are counted with entries, later ones by lanes. A mark never falls, and is written on the condition
 that it is as it was read. From the end of the fill on, refreshes leave the version's part of entries alone.
 
+An invocation that was under way when a version was registered does not count for it, however late it works: its records were
+made before, so the fill sees what they say. Others, which lanes have counted since, have left no entry that shows it.
+
 **Gaps.** A *gap* is a flag of a version: its groups may be wrong, and only a recount clears it. Nothing is counted by lanes
 of a batch that has no shard, or whose sequence numbers do not rise.
 """
@@ -112,11 +115,14 @@ class Split(NamedTuple):
     """How the records of a batch are counted, by the version of a rule with lanes.
 
     Records after the `cuts` of a version are counted by `lane`, others with entries. `uncounted` versions are not counted.
+    `newer` ones are not counted either, and their part of entries stays: they were registered after the function had got the
+    batch, so their fill sees what its records say.
     """
 
     lane: Lane | None = None
     cuts: Mapping[str, int] = {}
     uncounted: frozenset[str] = frozenset()
+    newer: frozenset[str] = frozenset()
 
     def by_lanes(self, sequence: str) -> frozenset[str]:
         """Return the versions for which a record is not counted with entries."""
@@ -171,24 +177,32 @@ class Handover:
     _cuts: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def split(
-        self, program: Program, snapshot: RegistrySnapshot, shard: str, records: Sequence[Record], deadline: Deadline
+        self,
+        program: Program,
+        snapshot: RegistrySnapshot,
+        first: RegistrySnapshot,
+        shard: str,
+        records: Sequence[Record],
+        deadline: Deadline,
     ) -> Split:
-        """Return how a batch is counted, and write the marks for it. Raises Reload, Transient."""
-        versions = [
-            version for version in snapshot.maintained if version.name in program.lanes and version.lanes is not None
-        ]
-        if not versions or not records:
-            return NO_LANES
+        """Return how a batch is counted, and write the marks for it. `first` is the registry when the invocation began.
+
+        Raises Reload, Transient.
+        """
+        by_lanes = {v.rule for each in (first, snapshot) for v in each.versions.values() if v.lanes is not None}
+        newer = frozenset(v.name for v in snapshot.maintained if v.since > first.epoch and v.rule in by_lanes)
+        if not program.lanes or not records:
+            return Split(newer=newer) if newer else NO_LANES
         table, label = records[0].key.table, records[0].label
-        concerned = [v for v in versions if any(s.table == table for s in program.lanes[v.name].sources)]
-        reason = _gap(shard, records)
-        if not reason:
-            self._note_labels(concerned, table, label, deadline)
-        elif concerned:
-            gaps = {version.name: reason for version in concerned if not version.gap}
-            if gaps:
-                deadline.retry(partial(self.registry.note_gaps, gaps))
-            return Split(uncounted=frozenset(version.name for version in concerned))
+        concerned = [
+            snapshot.versions[name]
+            for name, rule in program.lanes.items()
+            if name not in newer and any(source.table == table for source in rule.sources)
+        ]
+        if reason := _gap(shard, records):
+            self.note_gaps(concerned, reason, deadline)
+            return Split(uncounted=frozenset(version.name for version in concerned), newer=newer)
+        self._note_labels(concerned, table, label, deadline)
         lane = Lane.of(table, label, shard)
         cuts: dict[str, int] = {version.name: 0 for version in concerned if version.began_in_lanes}
         before = [version for version in concerned if not version.began_in_lanes]
@@ -198,7 +212,7 @@ class Handover:
         unknown = [version for version in before if version.name not in cuts]
         if unknown:
             cuts.update(deadline.retry(partial(self._hand_over, unknown, lane, records)))
-        return Split(lane, cuts)
+        return Split(lane, cuts, newer=newer)
 
     def note_gaps(self, versions: Iterable[Version], reason: str, deadline: Deadline) -> None:
         """Record that the groups of versions may be wrong from now on. Raises Transient."""

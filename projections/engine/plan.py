@@ -299,22 +299,28 @@ def _changes(program: Program, recognised: Recognised, reject: Reject, split: Sp
         for rule, reason in after.problems:
             reject(record, rule, reason, dict(before.problems).get(rule))
         by_lanes = split.by_lanes(record.sequence)
-        if by_lanes:
+        if by_lanes or split.newer:
             add_parts(parts, record, by_lanes & split.cuts.keys(), keeping, before.contributions, after.contributions)
             before, after = (
-                each._replace(contributions=without(each.contributions, by_lanes)) for each in (before, after)
+                each._replace(contributions=without(each.contributions, by_lanes | split.newer))
+                for each in (before, after)
             )
         expiry = Expiry.of(record.version, before, keeping) if record.expired else None
         if before.contributions == after.contributions and (expiry is None or not expiry.contributions):
             continue
-        change = _change(record, before.contributions, after, expiry, by_lanes)
+        change = _change(record, before.contributions, after, expiry, by_lanes, split.newer)
         earlier = changes.get(record.key)
         changes[record.key] = change if earlier is None else earlier.followed_by(change)
     return list(changes.values())
 
 
 def _change(
-    record: Record, before: Contributions, after: Evaluated, expiry: Expiry | None, by_lanes: frozenset[str]
+    record: Record,
+    before: Contributions,
+    after: Evaluated,
+    expiry: Expiry | None,
+    by_lanes: frozenset[str],
+    stays: frozenset[str],
 ) -> Change:
     """Return the change that one record makes."""
     touched = targets_of(before) | targets_of(after.contributions)
@@ -330,6 +336,7 @@ def _change(
         image is None,
         (expiry,) if expiry is not None and expiry.contributions else (),
         by_lanes,
+        stays,
     )
 
 

@@ -34,7 +34,7 @@ from projections.engine.guards import Guards
 from projections.engine.lanes import Handover
 from projections.engine.plan import Plan, plan
 from projections.engine.records import Record, decode, decode_all
-from projections.engine.registry import Registry
+from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected
 from projections.engine.rivals import left_to
 from projections.engine.running import UNLIMITED, Deadline, OutOfTime, Reload, Run, in_few_pieces, one_by_one
@@ -137,13 +137,14 @@ class Processor:
         Raises `errors.Misconfigured` if the tables cannot be used at all; nothing else.
         """
         deadline, report, batch = self._deadline(remaining), Report(), None
+        first: list[RegistrySnapshot] = []
         try:
             with full_collections.postpone() if len(records) >= _LARGE else nullcontext():
                 for _ in range(_MOST_RELOADS):
                     report = Report()
                     report.counters.add("records", len(records))
                     try:
-                        batch = self._apply(records, shard, deadline, report)
+                        batch = self._apply(records, shard, first, deadline, report)
                         break
                     except Reload as reload:
                         deadline.retry(partial(self._registry.overtake, reload))
@@ -163,9 +164,16 @@ class Processor:
         freshness = self._freshness(batch) if batch is not None and report.times else {}
         return report.outcome(self._quarantine, freshness)
 
-    def _apply(self, records: Sequence[Any], shard: str, deadline: Deadline, report: Report) -> Batch:
-        """Apply a batch by the registry as it is now. Raises Reload, and StoreError if the registry cannot be read."""
+    def _apply(
+        self, records: Sequence[Any], shard: str, first: list[RegistrySnapshot], deadline: Deadline, report: Report
+    ) -> Batch:
+        """Apply a batch by the registry as it is now. Raises Reload, and StoreError if the registry cannot be read.
+
+        `first` gets the registry that the invocation read first.
+        """
         snapshot, program = deadline.retry(self._registry.current)
+        if not first:
+            first.append(snapshot)
         decoded = decode_all(
             deadline.check_each(records), lambda record: decode(record, self._tables, program.tables, self._label)
         )
@@ -176,7 +184,7 @@ class Processor:
             deadline=deadline,
             report=report,
             documents=self._registry.documents,
-            split=self._handover.split(program, snapshot, shard, decoded.records, deadline),
+            split=self._handover.split(program, snapshot, first[0], shard, decoded.records, deadline),
         )
         report.rejected.extend(decoded.rejected)
         if decoded.rejected:
