@@ -43,8 +43,16 @@ def _measured(url: str) -> Measured:
 
 EXACT = {
     # case, ways: write units, read units, calls
-    "a lone like": {"ours (100)": (5, 2, 4), "(a)": (1, 0, 1), "(b)": (3, 0, 3), "(c)": (4, 0, 1)},
+    "a lone like": {
+        "lanes (100)": (2, 1, 3),
+        "ours (100)": (5, 2, 4),
+        "(a)": (1, 0, 1),
+        "(b)": (3, 0, 3),
+        "(c)": (4, 0, 1),
+    },
     "likes of one post": {
+        "lanes (100)": (2, 1, 3),
+        "lanes (1000)": (2, 1, 3),
         "ours (100)": (205, 2, 5),
         "ours (1000)": (2023, 2, 14),
         "(a)": (100, 0, 100),
@@ -52,6 +60,8 @@ EXACT = {
         "(c)": (400, 0, 100),
     },
     "likes of 10 posts": {
+        "lanes (100)": (20, 1, 3),
+        "lanes (1000)": (20, 1, 3),
         "ours (100)": (230, 11, 5),
         "ours (1000)": (2050, 11, 14),
         "(a)": (100, 0, 100),
@@ -59,13 +69,29 @@ EXACT = {
         "(c)": (400, 0, 100),
     },
     "likes of 10 posts, delivered again": {
+        "lanes (100)": (20, 21, 5),
+        "lanes (1000)": (20, 21, 5),
         "ours (100)": (230, 21, 6),  # the publishes fail, and the posts are read
         "ours (1000)": (2050, 21, 15),
         "(a)": (100, 0, 100),  # and counts them twice
         "(b)": (100, 0, 100),
         "(c)": (400, 0, 100),
     },
+    "likes of 10 posts, the first of most": {
+        "lanes (100)": (29, 10, 5),
+        "lanes (1000)": (20, 1, 3),
+        "ours (100)": (230, 11, 5),
+        "ours (1000)": (2050, 11, 14),
+    },
+    "likes of a post each, the first of most": {
+        "lanes (100)": (290, 91, 17),
+        "lanes (1000)": (2900, 901, 153),
+        "ours (100)": (500, 101, 8),
+        "ours (1000)": (5000, 1001, 71),
+    },
     "likes of a post each": {
+        "lanes (100)": (200, 1, 9),
+        "lanes (1000)": (2000, 1, 81),
         "ours (100)": (500, 101, 8),
         "ours (1000)": (5000, 1001, 71),
         "(a)": (100, 0, 100),
@@ -73,6 +99,8 @@ EXACT = {
         "(c)": (400, 0, 100),
     },
     "edits that change nothing we keep": {
+        "lanes (100)": (0, 1, 1),
+        "lanes (1000)": (0, 1, 1),
         "ours (100)": (0, 1, 1),
         "ours (1000)": (0, 1, 1),
         "(a)": (0, 0, 0),
@@ -80,6 +108,8 @@ EXACT = {
         "(c)": (0, 0, 0),
     },
     "unlikes of 10 posts": {
+        "lanes (100)": (20, 1, 3),
+        "lanes (1000)": (20, 1, 3),
         "ours (100)": (330, 111, 10),
         "ours (1000)": (3050, 1011, 64),
         "(a)": (100, 0, 100),
@@ -94,8 +124,14 @@ EXACT = {
         "(b)": (100, 0, 100),
         "(c)": (180, 0, 10),
     },
-    "a lone like into 8 counters of one item": {"ours (100)": (19, 9, 4)},
-    "likes into 8 counters of one item": {"ours (100)": (233, 9, 5), "ours (1000)": (2177, 9, 14)},
+    "a lone like into 8 counters of one item, the first": {"lanes (100)": (17, 9, 5), "ours (100)": (19, 9, 4)},
+    "a lone like into 8 counters of one item": {"lanes (100)": (9, 1, 3), "ours (100)": (19, 9, 4)},
+    "likes into 8 counters of one item": {
+        "lanes (100)": (9, 1, 3),
+        "lanes (1000)": (9, 1, 3),
+        "ours (100)": (233, 9, 5),
+        "ours (1000)": (2177, 9, 14),
+    },
     "a lone copy": {"ours (100)": (1, 1, 2), "(d)": (1, 0, 1)},
     "copies": {"ours (100)": (100, 1, 101), "(d)": (100, 0, 100)},
     "copies, delivered again": {"ours (100)": (100, 1, 101), "(d)": (100, 0, 100)},
