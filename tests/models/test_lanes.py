@@ -1,0 +1,176 @@
+"""The protocol of lanes holds in random histories. Each of its rules is needed: without it, a history goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import lanes
+import pytest
+from lanes import Document, Item, Process, World, drain
+
+PLAIN: dict[str, Any] = {"keeps": False, "faults": 0.0, "parts": 1}
+
+SLEEPY: dict[str, Any] = {
+    "sleepy": 0.25, "keys": [0], "waits": [1], "keeps": False, "faults": 0.0, "begins": "lanes", "empty": False,
+    "writes": 40, "operators": ["refresh"],
+}  # fmt: skip
+
+MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+    "a batch without a shard is a gap": (179, {}),
+    "an ended part leaves without its group": (3, {}),
+    "an expiry changes nothing": (3, {}),
+    "another stream is a gap": (6, {}),
+    "compact up to the cut": (44, {}),
+    "compare the first part": (22, {}),
+    "count an ended part once": (
+        501,
+        {"events": ["horizon"], "keeps": False, "faults": 0.0, "operators": ["apply"], "changes": 3},
+    ),
+    "count in order": (141, {}),
+    "count the rest if the lane is as seen": (22, {}),
+    "end in time": (19, {"sleepy": 0.25, "waits": [25], "keys": [0]}),
+    "forget lanes after their records": (24, {}),
+    "hand over by the mark as read": (78, SLEEPY),
+    "hand over once": (286, SLEEPY),
+    "judge by the document alone": (3, {}),
+    "know the stream at once": (174, {"events": ["restart"], "lanes": 1.0, "changes": 4}),
+    "leave nothing to tasks": (363, {"operators": ["apply"], "keeps": False, "sleepy": 0.12, "changes": 4}),
+    "leave the part in the entry": (3, {}),
+    "marks never fall": (12, SLEEPY),
+    "note gaps before counting on": (
+        1078,
+        {
+            "faults": 0.1,
+            "keeps": False,
+            "lanes": 1.0,
+            "begins": "lanes",
+            "empty": True,
+            "operators": ["refresh"],
+            "sleepy": 0.12,
+            "waits": [1, 6],
+        },
+    ),
+    "one part for each lane": (42, {}),
+    "order guards by promotion": (6, {}),
+    "promote without a gap": (39, {"faults": 0.1, "operators": ["apply", "promote"], "lanes": 1.0}),
+    "publish duplicates": (25, {"operators": ["refresh"], "sleepy": 0.06, "lanes": 1.0}),
+    "publish what is newer": (52, {}),
+    "read documents": (11, {}),
+    "read the registry after the commits": (
+        385,
+        {"operators": ["apply"], "sleepy": 0.25, "faults": 0.0, "events": [], "waits": [1], "writes": 12, "changes": 2},
+    ),
+    "refreshes leave what lanes count": (3, {}),
+    "the mark is the cut": (55, {}),
+    "wait for the handover": (3, {}),
+    "write what cancels out": (25, {}),
+}
+"""Rules that are left out, with the history that shows it."""
+
+
+@pytest.mark.parametrize(("first", "histories"), [(0, 600), pytest.param(600, 20_000, marks=pytest.mark.deep)])
+def test_histories_end_as_the_source_items_say(first: int, histories: int) -> None:
+    assert {seed: wrong for seed in range(first, first + histories) if (wrong := lanes.play(seed))} == {}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_each_rule_is_needed(mutant: str) -> None:
+    seed, aim = MUTANTS[mutant]
+    assert lanes.play(seed, mutant, aim=aim)
+    assert not lanes.play(seed, aim=aim)
+
+
+# Too rare for chance
+
+
+def register(world: World, *, by_lanes: bool = True) -> int:
+    drain(lanes.register(Process(world), Document(by_lanes, False, False, 1)))
+    return max(world.registry.versions)
+
+
+def fill(world: World, number: int) -> None:
+    """Fill and promote a version, and wait until shards are handed over."""
+    drain(lanes.complete(Process(world), number))
+    world.hour += lanes.HANDOVER + 1
+
+
+def deliver(world: World, *numbers: int) -> None:
+    shard = world.home[0]
+    drain(lanes.function(Process(world), shard, [r for r in world.shards[shard] if r.sequence in numbers]))
+
+
+def refresh_late(world: World) -> None:
+    """A refresh that read the registry while the version filled goes on when lanes have counted."""
+    world.items[0] = Item("p", True)
+    number = register(world)
+    late = lanes.refresh_later(Process(world), 0)
+    assert [next(late), next(late)][1] == "read the entry"
+    fill(world, number)
+    world.write(0, Item("q", True))
+    deliver(world, 1)
+    drain(late)
+
+
+def deliver_again(world: World) -> None:
+    """A function that did not know the version processed a record that is delivered again after the handover."""
+    world.write(0, Item("p", True))
+    fill(world, register(world))
+    world.write(2, Item("q", True))
+    deliver(world, 2)
+    deliver(world, 1, 2)
+
+
+def try_unmarked(world: World) -> None:
+    """A record that was tried with entries is delivered again after the handover."""
+    number = register(world)
+    world.write(0, Item("p", True))
+    deliver(world, 1)
+    fill(world, number)
+    world.write(2, Item("q", True))
+    deliver(world, 2)
+    deliver(world, 1, 2)
+
+
+def lose_the_mark(world: World) -> None:
+    """The mark of a shard is gone while its records can be delivered again."""
+    fill(world, register(world))
+    world.write(0, Item("p", True))
+    deliver(world, 1)
+    world.hour += 7
+    world.write(2, Item("q", True))
+    deliver(world, 2)
+    deliver(world, 1, 2)
+
+
+def pass_a_stuck_record(world: World) -> None:
+    """A record cannot be processed now. A later one of its item, which lanes count, changes the entry of another version."""
+    drain(lanes.complete(Process(world), register(world)))
+    drain(lanes.fill(Process(world), register(world, by_lanes=False)))
+    world.write(0, Item("p", True))
+    world.hour += lanes.HANDOVER + 1
+    world.write(0, Item("q", True))
+    chances = iter([0.05, 0.05])
+    world.rng.random = lambda: next(chances, 0.99)
+    world.rng.choice = lambda options: options[0]
+    world.rng.randrange = lambda *_: 0
+    deliver(world, 1, 2)
+    deliver(world, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "scenario"),
+    [
+        ("commit soon", refresh_late),
+        ("cut at the first record by lanes", deliver_again),
+        ("keep marks", lose_the_mark),
+        ("mark what is tried", try_unmarked),
+        ("stop at a record that is stuck", pass_a_stuck_record),
+    ],
+)
+def test_rule_is_needed_in_a_scenario(mutant: str, scenario: Callable[[World], None]) -> None:
+    for each in ("", mutant):
+        world = World(1, each, PLAIN)
+        world.rng.random = lambda: 0.99
+        scenario(world)
+        assert bool(lanes.differences(world)) == bool(each)
