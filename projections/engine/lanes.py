@@ -256,7 +256,7 @@ class Handover:
         condition: Condition = Missing(("pk",))
         if item is not None:
             condition = AllOf((Equal(("tried",), item["tried"]), Missing(("over",))))
-        purpose = Purpose("mark", (version.name,), key.sort or "", tuple(records))
+        purpose = Purpose("handover", (version.name,), key.sort or "", tuple(records))
         try:
             self.store.write(Update(key, set=values, condition=condition, purpose=purpose))
         except ConditionFailed:

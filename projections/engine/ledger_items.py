@@ -5,6 +5,7 @@
     G|<version>|<target>  <shard>                      group: number of contributions and totals of one target
     M|<version>|<target>  <slot>|<value><source>       member: one contribution, ordered by value and source
                           <slot>|<value>               value counter: see `engine.value_counters`
+    S|<version>           <lane>                       handover of a shard to lanes: see `engine.lanes`
     F|<rule>|<parent>     .                            fence: the newest version of an embed's parent being pushed
     L|<rule>|<parent>     <child>                      link: a child that references the parent among others
     W|<rule>|<target>     .                            the source that waits for a key with an item of another kind

@@ -119,7 +119,7 @@ Records: TypeAlias = tuple[str, ...]
 """Sequence numbers of the stream records of a batch that a write follows from, in order."""
 
 Role = Literal[
-    "entry", "forget", "group", "member", "counter", "shards", "mark", "sweep", "fence", "link",
+    "entry", "forget", "group", "member", "counter", "shards", "handover", "sweep", "fence", "link",
     "wait", "registry", "progress", "audit", "secret", "dismissal", "publish", "copy", "embed", "index",
     "compute", "release", "restore", "delete", "other",
 ]  # fmt: skip
