@@ -33,6 +33,8 @@ CASES: dict[str, tuple[str, int]] = {
     "claimed copy": ("copy: {into: Mail, attributes: [size]}", 7),
     "aggregate": ("aggregate: {into: Total, set: {n: count, size: sum(size)}}", 5),
     "aggregate in shards": ("aggregate: {into: Total, shards: 4, set: {n: count}}", 5),
+    "aggregate by lanes": ("aggregate: {into: Total, ledger: lanes, set: {n: count, size: sum(size)}}", 2),
+    "aggregate by lanes, held": ("hold: true, aggregate: {into: Total, ledger: lanes, set: {n: count}}", 1),
     "aggregate with an extreme": ("aggregate: {into: Total, set: {n: count, most: max(number(size))}}", 7),
     "aggregate with two extremes of one value": (
         "aggregate: {into: Total, set: {most: max(number(size)), least: min(number(size))}}",
@@ -95,18 +97,31 @@ def test_write_units_of_a_single_change_are_the_charged_ones(tables: Any, case: 
     schemas = {**rules.tables, "ledger": LEDGER_SCHEMA}
     store = DynamoDBStore(tables, {"main": "paths-main", "ledger": "paths-ledger"}, schemas, meter)
     Registry(rules, store).read_or_create()  # the first invocation ever makes it
-    meter.write_units = 0.0
-    record = {
+    record: dict[str, Any] = {
         "eventID": "1",
         "eventName": "INSERT",
         "eventSource": "aws:dynamodb",
         "eventSourceARN": "arn:aws:dynamodb:us-east-1:000000000000:table/paths-main/stream/2026-01-01T00:00:00.000",
         "dynamodb": {"Keys": keys, "NewImage": image, "SequenceNumber": "1" * 21},
     }
-    outcome = Processor(rules, store, tables={"paths-main": "main"}).process([record], remaining=lambda: 900.0)
+    processor = Processor(rules, store, tables={"paths-main": "main"})
+    if rules.lanes:  # the first batch notes the stream, and a new target is read
+        earlier = {**image, "PK": {"S": "EVENT#0"}}
+        first = {"Keys": {**keys, "PK": {"S": "EVENT#0"}}, "NewImage": earlier, "SequenceNumber": "0" * 20 + "1"}
+        processor.process([{**record, "dynamodb": first}], remaining=lambda: 900.0, shard="s")
+    meter.write_units = 0.0
+    outcome = processor.process([record], remaining=lambda: 900.0, shard="s")
     assert (outcome.failed, list(outcome.rejected)) == (None, [])
     shards = "shards" in rule  # the first transaction of all tells how many shards there are, in a write of its own
     assert meter.write_units == path.alone + shards
+
+
+def test_what_lanes_would_save_is_said_of_rules_that_can_have_them() -> None:
+    units = {case: path_of(program(rule).model, "r").units for case, (rule, _) in CASES.items()}
+    assert units["aggregate"] == "5 write units alone, about 2 each in a large batch; `ledger: lanes` would need 2"
+    assert units["aggregate held"].endswith("would need 1")
+    assert units["aggregate by lanes"] == "2 write units, alone or for a whole batch"
+    assert [case for case in units if "lanes" in units[case]] == ["aggregate", "aggregate in shards", "aggregate held"]
 
 
 def test_path_of_an_embed_names_how_children_are_found() -> None:

@@ -259,19 +259,25 @@ class WritePath(NamedTuple):
     entries of the target in secondary indexes cost one more each.
 
     `alone` is the cost of a single change for one target (one child, for an embed); `shared` the cost of each of many
-    changes for one target in one batch, if that is less.
+    changes for one target in one batch, if that is less: 0 if all together cost as much as one. `by_lanes` is what a single
+    change would cost with `ledger: lanes`, if the rule could have it.
     """
 
     name: str
     how: str
     alone: int
     shared: int | None = None
+    by_lanes: int | None = None
 
     @property
     def units(self) -> str:
         """The cost as text: `5 write units alone, about 2 each in a large batch`."""
-        noun = "write unit" if self.alone == 1 else "write units"
-        return f"{self.alone} {noun}" + (f" alone, about {self.shared} each in a large batch" if self.shared else "")
+        text = f"{self.alone} write unit" + "s" * (self.alone != 1)
+        if self.shared is not None:
+            text += (
+                f" alone, about {self.shared} each in a large batch" if self.shared else ", alone or for a whole batch"
+            )
+        return text + (f"; `ledger: lanes` would need {self.by_lanes}" if self.by_lanes else "")
 
     def document(self) -> dict[str, Any]:
         """Return the JSON."""
@@ -463,7 +469,7 @@ class LedgerAction(Action):
 
     def _ledger_path(self, longest: int = 1) -> WritePath:
         """Return the path through the ledger. In a transaction, entry, group and each member and counter cost two units."""
-        group = f"one of {self.spread} shards of the group" if (self.spread or 1) > 1 else "group"
+        group = self._group_words()
         members = [f"{self.members} members" if self.members > 1 else "member"] if self.members else []
         counters = (
             [f"{self.counters} value counters" if self.counters > 1 else "value counter"] if self.counters else []
@@ -472,6 +478,9 @@ class LedgerAction(Action):
         target = "1 write of the target" if longest == 1 else f"1 write of the target, with the first {longest}"
         how = f"{', '.join(first)} and {last} in one transaction of the ledger, then {target}"
         return WritePath(self.kind, how, 5 + 2 * self.ledger_actions, 2 + 2 * self.ledger_actions)
+
+    def _group_words(self) -> str:
+        return f"one of {self.spread} shards of the group" if (self.spread or 1) > 1 else "group"
 
 
 class ItemAction(Action):

@@ -12,7 +12,7 @@ from projections.language.attribute_sources import AttributeSource
 from projections.language.compiling import Kind
 from projections.language.contribution import DIGITS_AFTER
 from projections.language.forms import AttributeName, MeasureForm, Model
-from projections.language.kinds import AnyProjection, AnyRules, LedgerAction, Part, Picture, Result, Sources
+from projections.language.kinds import AnyProjection, AnyRules, LedgerAction, Part, Picture, Result, Sources, WritePath
 from projections.language.measures import ADDED, EXTREMES, PICKED, SHORT_FORMS, TYPED, VALUES, Measure
 from projections.language.patterns import describe
 from projections.language.patterns.implication import compares_as_number
@@ -117,6 +117,20 @@ class Aggregate(Model, LedgerAction):
     @property
     def spread(self) -> int:
         return self.shards
+
+    @property
+    def can_have_lanes(self) -> bool:
+        """Whether `ledger: lanes` could be added."""
+        return self.ledger is None and all(measure.function in ADDED for measure in self.set.values())
+
+    def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
+        group = self._group_words()
+        article = "the " if group == "group" else ""
+        how = f"1 update of {article}{group}, by the lane of the stream's shard, then 1 write of the target"
+        by_lanes = WritePath(self.kind, how, 2, 0)
+        if self.ledger is not None:
+            return by_lanes
+        return self._ledger_path()._replace(by_lanes=by_lanes.alone if self.can_have_lanes else None)
 
     def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
         return f"Keeps {join_names(list(self.set))} on each {target}, computed from its {source} items."
