@@ -91,6 +91,8 @@ class Publisher:
         self._contested = snapshot.contested
         self._run = run
         self._counters = counters or Counters()
+        self.lost: set[str] = set()
+        """The versions with lanes of which the ledger has lost a group that was published, or a part of it."""
         self._items = ApplicationItems(program, store, guards)
         self._writer = TargetWriter(program, store, snapshot, self._items, self._counters)
 
@@ -263,7 +265,14 @@ class Publisher:
             guard = self._items.guard(rule, key, item)
             if self._items.is_of(rule.into, key, item) and (guard is None or guard.at < group.at):
                 works[target] = partial(self._publish_read, publications[target], item)
+            elif guard is not None and guard.at > group.at and rule.name in self._program.lanes:
+                works[target] = partial(self._compare_again, target, guard)
         return failures | self._each(works, deadline)
+
+    def _compare_again(self, target: Target, guard: Guard) -> None:
+        """Note a group that is older than what its target shows: no entry can tell what a restored ledger has lost."""
+        if guard.at > read_groups(self._store, [target], self._snapshot.promotion)[target].at:
+            self.lost.add(target[0])
 
     def _publish_read(self, publication: Publication, item: Image | None) -> None:
         """Publish to an item that was read after its group."""

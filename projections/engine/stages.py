@@ -399,6 +399,7 @@ class Batch:
                 break
             failures.update(self.publisher.publish(targets, self.deadline, records, groups))
             done.update(targets)
+        self.gaps.update(dict.fromkeys(self.publisher.lost, "a target shows more than the ledger has: it was restored"))
         for target, (sequences, _) in counted.items():
             if target in failures:
                 about = {"rule": target[0], "key": target[1], "target": target[1]}

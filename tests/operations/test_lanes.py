@@ -280,3 +280,16 @@ def test_gaps_are_a_metric_of_each_batch() -> None:
     w.shard = "shard-1"
     w.put("POST#1", "METADATA", title="x")
     assert w.deliver().counts["gaps"] == 1
+
+
+def test_a_ledger_that_was_restored_is_a_gap() -> None:
+    """The group is older than what the post shows, and there are no entries to count it from."""
+    w = counted()
+    for user in (4, 5):
+        w.like(user, 1)
+        w.settle()
+    w.store.remove(ItemKey("ledger", GROUP, "00"))
+    w.like(6, 1)
+    w.settle()
+    assert (snapshot := w.registry().read()) is not None
+    assert "restored" in snapshot.versions["likes.1"].gap
