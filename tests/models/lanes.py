@@ -244,10 +244,21 @@ class Process:
         self.shard: Any = None
         self.start = self.wakes = 0
         self.is_function = self.is_shardless = False
+        self.known: Collection[int] | None = None
+        """Of a function: the versions that there were when it began."""
 
     def read(self) -> Steps:
         yield "read the registry"
         self.registry, self.read_at = self.world.registry, self.world.hour
+
+    def versions(self) -> dict[int, Version]:
+        """Return the versions to count for.
+
+        Rule: not those that were registered after the function got its batch: their fill sees what its records say. Records
+        that were processed since by functions that did not know them have left no entry that shows it.
+        """
+        known = self.known if not self.world.without("count for no newer versions") else None
+        return {v: x for v, x in self.registry.versions.items() if known is None or v in known}
 
     def change(self, change: Callable[[Registry], Registry]) -> Registry:
         """Change the registry: read it, and write it if it is as read, until that succeeds."""
@@ -283,7 +294,7 @@ def divide(me: Process, shard: Any, batch: Sequence[Record]) -> Steps:
     Rule: a batch without the id of its shard cannot be counted. That is a gap, which is recorded first.
     """
     world, label = me.world, batch[0].label
-    versions = {v: version for v, version in me.registry.versions.items() if version.document.lanes}
+    versions = {v: version for v, version in me.versions().items() if version.document.lanes}
     if world.without("read documents") and world.rng.random() < 0.3:  # a package that does not know lanes
         return {}
     if me.is_shardless and versions:
@@ -380,7 +391,7 @@ def plan(
     Rule: an item's records are one change, and of a version only those up to its cut. A part of an entry whose version has
     ended leaves it at the next write by the stream, without its group.
     """
-    world, documents = me.world, {v: version.document for v, version in me.registry.versions.items()}
+    world, documents = me.world, {v: version.document for v, version in me.versions().items()}
     changes: dict[int, Change] = {}
     parts: dict[Target, list[Part]] = {}
     for record in records:
@@ -502,7 +513,10 @@ def contribute(me: Process, key: int, change: Change) -> Steps:
         ended = {v for v, last in change.ended.items() if old.version >= last}
         if world.without("count an ended part once"):
             ended = {v for v, last in change.ended.items() if last == (0, 0)}
-        held = {v: c for v, c in change.after.items() if v not in ended}
+        newer = me.registry.versions.keys() - me.versions().keys()
+        held = {v: c for v, c in old.held.items() if v in newer} | {
+            v: c for v, c in change.after.items() if v not in ended
+        }
         if world.without("an ended part leaves without its group"):
             ended = set()
         if (yield from commit(me, key, entry, Entry(change.version, held, dict(kept)), ended)):
@@ -585,6 +599,7 @@ def function(me: Process, shard: Any, batch: Sequence[Record]) -> Steps:
     """Process a batch. Acknowledge what is before the first record that failed."""
     while True:
         yield from me.read()
+        me.known = me.registry.versions.keys() if me.known is None else me.known
         with suppress(Again):
             yield from process_batch(me, shard, batch)
             return
