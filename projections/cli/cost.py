@@ -80,18 +80,33 @@ def command(
         from projections.local.event_files import read
 
         records = [event.record for event in read(events, program)]
-        total = estimate_events(program, records, batch, _total(rates))
+
+        def estimate_rules(program: Program) -> Estimate:
+            return estimate_events(program, records, batch, _total(rates))
     else:
-        total = estimate(
-            program.model, read_rates(program.model, rates), targets=targets, children=children, batch=batch
-        )
-    worst = worst_writes(program)
+        flows = read_rates(program.model, rates)
+
+        def estimate_rules(program: Program) -> Estimate:
+            return estimate(program.model, flows, targets=targets, children=children, batch=batch)
+
+    total, worst = estimate_rules(program), worst_writes(program)
+    names = [name for name in total.rules if name and program.model.projections[name].action.can_have_lanes]
+    units = estimate_rules(_with_lanes(program, names)).spending.write_units if names else total.spending.write_units
     if as_json:
-        document = {**total.document(), "worstWrite": {rule: write.document for rule, write in worst.items()}}
-        print_text(json_text(document))
+        maxima = {rule: write.document for rule, write in worst.items()}
+        lanes = {"rules": names, "writeUnitsPerEvent": units}
+        print_text(json_text({**total.document(), "withLanes": lanes, "worstWrite": maxima}))
     else:
-        _print_estimate(program, total, worst)
+        _print_estimate(program, total, worst, names, units)
     return 0
+
+
+def _with_lanes(program: Program, names: Sequence[str]) -> Program:
+    """Return the rules with `ledger: lanes` for these of them."""
+    rules = {**program.document["projections"]}
+    for name in names:
+        rules[name] = {**rules[name], "aggregate": {**rules[name]["aggregate"], "ledger": "lanes"}}
+    return Program({**program.document, "projections": rules})
 
 
 def _total(rates: Sequence[str]) -> float | None:
@@ -148,13 +163,21 @@ WARM = 0.25
 """The part of a partition's capacity from which a key is worth telling of."""
 
 
-def _print_estimate(program: Program, estimate: Estimate, worst: Mapping[str, Worst]) -> None:
-    """Print the whole, then rule by rule, the hottest keys, and the most of one write by rule."""
+def _print_estimate(
+    program: Program, estimate: Estimate, worst: Mapping[str, Worst], names: Sequence[str], units: float
+) -> None:
+    """Print the whole, then rule by rule, the hottest keys, and the most of one write by rule.
+
+    `units` are the write units of an event with `ledger: lanes` for `names`.
+    """
     from projections.inspect.cost.estimate import PRICES
 
     _print_head(estimate)
     _print_spending(estimate)
     _print_rules(program, estimate)
+    if units < estimate.spending.write_units:
+        print_line(f"With `ledger: lanes` for {', '.join(names)}: {_count_words(units, 'write unit')} per event.")
+        print_line()
     _print_hot(estimate)
     maxima = []
     for rule, write in sorted(worst.items(), key=lambda pair: -(pair[1].units or pair[1].per_child)):

@@ -277,11 +277,13 @@ class MemoryTables:
     def __init__(self, schemas: Mapping[str, Schema], recorded: Sequence[Record]) -> None:
         names = [name for name in schemas if name != LEDGER]
         self._records: list[Record] = []
+        self.label = max(map(stream_label, recorded), default="") or "2025-01-01T00:00:00.000"
+        """Of the streams."""
         self.names = {name: name for name in schemas}
         self.store = MemoryStore(
             schemas,
             first_sequence=max([10**20, *(sequence_number(record) + 1 for record in recorded)]),
-            stream_label=max(map(stream_label, recorded), default="") or "2025-01-01T00:00:00.000",
+            stream_label=self.label,
             streams=names,
             on_record=lambda _, record: self._records.append(record),
         )

@@ -11,9 +11,11 @@ from endpoint_tables import EndpointTables
 from benchmarks.charges import try_statements
 from projections.aws.clients import client
 from projections.engine.processor import Processor
+from projections.engine.records import stream_label
 from projections.engine.registry import Registry
 from projections.engine.store import Delete, Image, Store, Update
 from projections.inspect.rehearsal.recorder import RecordingStore, Spent
+from projections.inspect.rehearsal.rehearse import note_streams
 from projections.language.program import Program
 from projections.local.event_replay import MemoryTables, Tables, schemas
 from projections.stores.dynamodb import DynamoDBStore, Meter
@@ -93,9 +95,11 @@ class Metered:
 
     def play(self, records: Sequence[Mapping[str, Any]]) -> Round:
         """Delivers records in one batch."""
+        registry = Registry(self._program, self.tables.store)
+        note_streams(registry, [("main", stream_label(record["eventSourceARN"])) for record in records])
         self._meter.calls.clear()
         self._meter.read_units = self._meter.write_units = 0.0
-        outcome = self.processor.process(records, remaining=lambda: 900.0)
+        outcome = self.processor.process(records, remaining=lambda: 900.0, shard="metered")
         assert outcome.failed is None, outcome.failed_reason
         if self._recorder is None:
             return self._meter.write_units, self._meter.read_units, dict(self._meter.calls)

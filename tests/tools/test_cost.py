@@ -11,7 +11,7 @@ from histories import compiled
 from metered import Metered
 from workloads import WORKLOADS, Workload
 
-from benchmarks.workload import EIGHT_COUNTERS, LIKES, likes, program
+from benchmarks.workload import EIGHT_COUNTERS, LIKES, likes, program, removed
 from projections.cli.cost import read_rates
 from projections.errors import UsageError
 from projections.inspect.cost.change_costs import BatchCost, Flow, worst_writes
@@ -71,21 +71,26 @@ def test_changes_cost_the_units_that_ministack_reports(name: str, ministack_url:
 
 
 @pytest.mark.parametrize(
-    ("rules", "events", "targets", "write_units", "calls"),
+    ("rules", "lanes", "events", "targets", "write_units", "calls"),
     [
-        (LIKES, 1, None, 5.0, 4),
-        (LIKES, 1000, 1, 2023.0, 14),
-        (LIKES, 1000, 10, 2050.0, 14),
-        (LIKES, 1000, None, 5000.0, 71),
-        (EIGHT_COUNTERS, 1, None, 26.0, 4),
+        (LIKES, False, 1, None, 5.0, 4),
+        (LIKES, False, 1000, 1, 2023.0, 14),
+        (LIKES, False, 1000, 10, 2050.0, 14),
+        (LIKES, False, 1000, None, 5000.0, 71),
+        (EIGHT_COUNTERS, False, 1, None, 26.0, 4),
+        (LIKES, True, 1, None, 2.0, 3),
+        (LIKES, True, 1000, 1, 2.0, 3),
+        (LIKES, True, 1000, 10, 20.0, 3),
+        (LIKES, True, 1000, None, 2000.0, 81),
     ],
 )
 def test_estimates_give_the_figures_of_the_cost_page(
-    rules: str, events: int, targets: int | None, write_units: float, calls: int
+    rules: str, lanes: bool, events: int, targets: int | None, write_units: float, calls: int
 ) -> None:
     """The same that tests/test_figures.py measures; rules on one item share calls there."""
-    found = estimate(program(rules).model, {LIKE: 1.0}, targets=targets, batch=events).spending
+    found = estimate(program(rules, lanes=lanes).model, {LIKE: 1.0}, targets=targets, batch=events).spending
     assert found.write_units * events == pytest.approx(write_units)
+    assert found.read_units * events == 1 or not lanes, "the registry is all that is read"
     if rules is LIKES:
         assert found.calls * events == pytest.approx(calls, abs=0.5)
 
@@ -218,11 +223,20 @@ def test_events_and_rates_of_the_same_changes_cost_the_same() -> None:
     assert recorded.calls == pytest.approx(stated.calls)
 
 
+def test_what_lanes_counted_before_the_events_has_no_entries() -> None:
+    rehearsal = rehearse(program(lanes=True), [removed(like) for like in likes(10, 1)], batch_size=100)
+    assert rehearsal.spent.write_units == 2
+    assert sorted(item["pk"]["S"][:2] for item in rehearsal.tables.items("ledger")) == ["G|", "R", "R"]
+    group = keys(estimate(program(lanes=True).model, {LIKE: 900.0}, targets=1))["the busiest group of engagement"]
+    assert (group.units, group.limit) == (pytest.approx(900 / 500), None)
+
+
 def test_cost_prints_rules_and_the_hottest_keys(run: Run) -> None:
     code, out, err = run("cost", "--rules", "social", "--rate", "Like=50", "--rate", "Post=2", "--targets", "50")
     assert (code, err) == (0, "")
     assert "52 events a second: 50 × a new Like, 2 × a new Post" in out
     assert "The hottest keys" in out
+    assert "With `ledger: lanes` for engagement, discussion, authorship: 10.05 write units per event." in out
     _, out, _ = run("cost", "--rules", "social", "--rate", "Post:note=1")
     assert "no rule reads what they change" in out
 
@@ -262,3 +276,7 @@ def test_the_most_that_one_write_can_cause_follows_from_most() -> None:
         )
         program = Program.from_document(loads(f"{head}projections:\n{rule}").document())
         assert worst_writes(program)["tags"].units == units
+        by_lanes = Program.from_document(
+            loads(f"{head}projections:\n{rule.replace('{into', '{ledger: lanes, into')}").document()
+        )
+        assert worst_writes(by_lanes)["tags"].units == 2 * most * 3

@@ -78,6 +78,7 @@ def edit(entity: str, attribute: str) -> Flow:
     return Flow(entity, frozenset({attribute}))
 
 
+LANES = "  engagement: {from: Like, aggregate: {into: Post, ledger: lanes, set: {likeCount: count}}}\n"
 COUNT = "  engagement: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
 TOP = "  newest: {from: Like, top: {into: Post, as: newest, by: at, limit: 3, attributes: [at, userId]}}\n"
 EXTREMES = "{first: min(number(at)), last: max(number(at)), best: max(number(stars))}"
@@ -165,6 +166,9 @@ WORKLOADS = [
     Workload("1000 likes of one post", COUNT, LIKE, 1000, likes(1000, 1), before=posts(1), targets=1),
     Workload("1000 likes of 10 posts", COUNT, LIKE, 1000, likes(1000, 10), before=posts(10), targets=10),
     Workload("300 likes of 300 posts", COUNT, LIKE, 300, likes(300, 300), before=posts(300)),
+    Workload("a lone like by lanes", LANES, LIKE, 1, likes(1, 1), before=posts(1)),
+    Workload("1000 likes of 10 posts by lanes", LANES, LIKE, 1000, likes(1000, 10), before=posts(10), targets=10),
+    Workload("a post that lanes count likes of", LANES, POST, 1, posts(1)),
     Workload("a like with a least and a greatest", SPAN, LIKE, 1, likes(1, 1, at=1, stars=2), before=posts(1)),
     Workload("20 likes in a list", TOP, LIKE, 20, likes(20, 2, at=7), before=posts(2), targets=2),
     Workload(

@@ -80,6 +80,8 @@ class BatchCost:
     """Changes of contributions, by rule."""
     _actions: dict[str, float] = field(default_factory=dict)
     """Actions in transactions of the ledger, by rule."""
+    _updates: dict[str, float] = field(default_factory=dict)
+    """Updates of groups by lanes, by rule."""
     _entries: float = 0.0
     _changed: dict[tuple[str, float], tuple[frozenset[str] | None, frozenset[str]]] = field(default_factory=dict)
     """Entities and numbers of items that were written, with the attributes (None: new items) and the rules."""
@@ -104,6 +106,9 @@ class BatchCost:
         transactions = ceil(total / MOST_ACTIONS) * min(1.0, self._entries)
         for rule, actions in self._actions.items():
             self._spend(rule, calls=transactions * actions / total)
+        for rule, updates in self._updates.items():
+            total = sum(self._updates.values())
+            self._spend(rule, calls=_calls(total, BATCH_STATEMENTS) * updates / total)
 
     def _spend(self, rule: str, write_units: float = 0.0, read_units: float = 0.0, calls: float = 0.0) -> None:
         self.rules.setdefault(rule, Sum()).add(Sum(write_units, read_units, calls))
@@ -121,7 +126,7 @@ class BatchCost:
         own = [(name, rule) for name, rule in open_ if rule.source == entity]
         item_rules = _item_rules(self.model, own, edited)
         concerned = [pair for pair in own if edited is None or _is_changed(_names_read(self.model, pair[1]), edited)]
-        recorded = [name for name, rule in concerned if rule.action.recorded]
+        recorded = [name for name, rule in concerned if rule.action.recorded and not rule.action.by_lanes]
         pulling = [
             (name, rule)
             for name, rule in open_
@@ -154,7 +159,7 @@ class BatchCost:
         for name, rule in open_ if edited is None else ():
             action = rule.action
             if rule.into == entity and action.recorded and action.written and rule.publishes:  # nothing counted yet
-                self._read_and_publish(name, rule, number, path)
+                self._publish_groups(name, rule, number, path)
 
     def _write_item(
         self,
@@ -177,20 +182,28 @@ class BatchCost:
         self.contributions[name] = self.contributions.get(name, 0.0) + changes
         known = [number for number in (self.targets, fixed_targets(self.model, rule)) if number is not None]
         targets = changes if rule.action.makes_items else min([changes, *known])
-        groups = targets * max(1, ceil(changes / targets / PER_TRANSACTION)) if targets else 0
-        actions = groups + changes * rule.action.ledger_actions * (1 + moved)
-        self._spend(name, TRANSACTIONAL * actions)
-        self._actions[name] = self._actions.get(name, 0.0) + actions
+        if rule.action.by_lanes:
+            self._spend(name, targets)
+            self._updates[name] = self._updates.get(name, 0.0) + targets
+        else:
+            groups = targets * max(1, ceil(changes / targets / PER_TRANSACTION)) if targets else 0
+            actions = groups + changes * rule.action.ledger_actions * (1 + moved)
+            self._spend(name, TRANSACTIONAL * actions)
+            self._actions[name] = self._actions.get(name, 0.0) + actions
         if not rule.action.writes_items or not rule.publishes:
             return
-        self._read_and_publish(name, rule, targets, path)
+        is_read = not rule.action.by_lanes or (rule.action.spread or 1) > 1  # the update gives the whole group
+        self._publish_groups(name, rule, targets, path, is_read=is_read)
 
-    def _read_and_publish(self, name: str, rule: Projection, targets: float, path: frozenset[str]) -> None:
+    def _publish_groups(
+        self, name: str, rule: Projection, targets: float, path: frozenset[str], *, is_read: bool = True
+    ) -> None:
         """Add a read of each group, the write of its target, and what follows from it."""
         action = rule.action
         written = frozenset(action.written or (EVERY,))
         calls = _calls(targets, KEYS_PER_READ) + targets * action.queries
-        self._spend(name, 0, targets * (1 + action.queries), calls)
+        if is_read:
+            self._spend(name, 0, targets * (1 + action.queries), calls)
         self._publish(name, rule, targets, written, fresh=action.makes_items)
         self._follow(rule.into, targets, written, path | {name})
 
@@ -329,6 +342,8 @@ def _worst(program: Program, rule: Rule) -> Worst:
     changed = 2 * (rule.each.most if rule.each is not None else 1)  # all elements are replaced by others
     if not isinstance(rule, LedgerRule):
         return Worst(changed * ITEM_UNITS)
+    if action.by_lanes:
+        return Worst(changed * (1 + rule.writes_items * (2 if rule.creates else 1)))
     member = _units(MEMBER_BYTES) if rule.carries else 1
     published = _units(LIST_BYTES) if action.elements else member
     entry = _units(2 * ENTRY_BYTES) if rule.each is not None else _units(2 * rule.most_of_one)

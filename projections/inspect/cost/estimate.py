@@ -216,8 +216,11 @@ def _hot_groups(model: Rules, cost: BatchCost, batches: float) -> Iterator[HotKe
 
 
 def _group(name: str, rule: Projection, events: float, batches: float) -> HotKey:
-    """Return the group of a target: one transactional write in each transaction that changes it."""
+    """Return the group of a target: one transactional write in each transaction that changes it, or one of each batch."""
     shards = rule.action.spread or 1
+    if rule.action.by_lanes:
+        advice = "each batch writes it once: a longer window, so that batches are fewer, or shards"
+        return HotKey(name, f"the busiest group of {name}", min(1.0, events) * batches / shards, advice=advice)
     transactions = max(min(1.0, events), events / PER_TRANSACTION) * batches
     advice = f"up to {PER_TRANSACTION} events share a transaction; an item accepts {GROUP_WRITES} transactions a second"
     if transactions > GROUP_WRITES * shards:

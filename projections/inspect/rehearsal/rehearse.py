@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from projections.engine.changes import WIDE, Change, targets_of
 from projections.engine.copies import copies_of
 from projections.engine.guards import Guards
+from projections.engine.lanes import Lane, LaneCounter, Part, Parts
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import COUNT, Target, group_key, member_key
 from projections.engine.plan import Plan, plan
@@ -23,12 +24,13 @@ from projections.engine.publishing import Publisher
 from projections.engine.records import Record, decode, in_order
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected
-from projections.engine.running import Deadline, slices
+from projections.engine.running import Counters, Deadline, at_once, slices
 from projections.engine.stages import Outcome
 from projections.engine.store import Image, ItemKey, Update, Value
 from projections.engine.value_counters import counter_key
 from projections.errors import BadInput, InvalidRequest
 from projections.inspect.rehearsal.recorder import RecordingStore, Request, Spent
+from projections.language.contribution import without
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.measures import EXTREMES, PICKED, VALUES
 from projections.language.program import Program
@@ -94,11 +96,15 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
     logical, records = logical_names(program, records), in_shard(program, records)
     tables = MemoryTables(schemas(program), records)
     names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
-    snapshot, running = Registry(program, tables.store, now=lambda: 0.0).current()
+    registry = Registry(program, tables.store, now=lambda: 0.0)
+    snapshot, running = registry.current()
     guards = Guards(running, snapshot.identity, snapshot.promotions)
     waiting: Sequence[Mapping[str, Any]] = [_with_adopted_guards(program, guards, record, names) for record in records]
     decoded = [Decoded.of(program, record, names) for record in waiting]
     known = in_order([event.record for event in decoded if event.record is not None])
+    note_streams(
+        registry, [*((r.key.table, r.label) for r in known), *((name, tables.label) for name in program.tables)]
+    )
     assumed = set_stage(running, snapshot, tables, guards, known, plan(running, known, guards))
     _come_to_rest(program, tables, {record.key for record in known})
     result = Rehearsal(program, tables, assumed=assumed)
@@ -134,6 +140,13 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
         if not waiting:
             return result
     raise unstable(waiting)
+
+
+def note_streams(registry: Registry, streams: Iterable[tuple[str, str]]) -> None:
+    """Note the streams, each as its table and label, that lanes count from: what only the first batch of each does."""
+    versions = [version.name for version in registry.read_or_create().versions.values() if version.lanes is not None]
+    for table, label in sorted(set(streams)) if versions else ():
+        registry.note_stream(versions, table, label)
 
 
 def _deliveries(records: Sequence[Mapping[str, Any]], size: int) -> Iterator[Sequence[Mapping[str, Any]]]:
@@ -271,15 +284,25 @@ def _before(version: str) -> str:
 def _entries(
     program: Program, snapshot: RegistrySnapshot, tables: MemoryTables, shown: Mapping[ItemKey, _Shown]
 ) -> set[Target]:
-    """Commits what the first old images contribute, as earlier records did; gives the targets."""
+    """Commits what the first old images contribute, as earlier records did; gives the targets. What lanes count has no
+    entries.
+    """
     changes = []
+    parts: Parts = {}
     for key, item in shown.items():
         old = program.recognise(key, item.first.old) if item.first.old is not None else None
         evaluated = program.contributions(old)
-        if evaluated.contributions:
-            changes.append(Change(encode_key(key), _before(item.first.version), {}, evaluated))
+        for version in evaluated.contributions.keys() & program.lanes.keys():
+            for target, amounts in evaluated.contributions[version].items():
+                parts.setdefault((version, target), []).append(Part(1, "1", 1, amounts))
+        if recorded := without(evaluated.contributions, program.lanes):
+            change = evaluated._replace(contributions=recorded)
+            changes.append(Change(encode_key(key), _before(item.first.version), {}, change))
     Ledger(program, tables.store, epoch=snapshot.epoch, chance=lambda: 0.5).commit(changes, _deadline())
-    return {target for change in changes for target in targets_of(change.after.contributions)}
+    lane = Lane.of(LEDGER, "", "earlier")
+    counter = LaneCounter(program, tables.store, lane, run=at_once(1), clock=lambda: 0.0, counters=Counters())
+    counter.count(parts, _deadline())
+    return {target for change in changes for target in targets_of(change.after.contributions)}.union(parts)
 
 
 def _copies(program: Program, tables: MemoryTables, guards: Guards, shown: Mapping[ItemKey, _Shown]) -> None:

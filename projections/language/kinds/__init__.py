@@ -397,6 +397,16 @@ class Action(ABC):
         return None
 
     @property
+    def by_lanes(self) -> bool:
+        """Whether its groups are counted by the shards of the stream, without entries: `ledger: lanes`."""
+        return False
+
+    @property
+    def can_have_lanes(self) -> bool:
+        """Whether `ledger: lanes` could be added."""
+        return False
+
+    @property
     def first_only(self) -> bool:
         """Whether it writes an attribute only where it is absent."""
         return False

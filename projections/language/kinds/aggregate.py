@@ -119,18 +119,21 @@ class Aggregate(Model, LedgerAction):
         return self.shards
 
     @property
+    def by_lanes(self) -> bool:
+        return self.ledger is not None
+
+    @property
     def can_have_lanes(self) -> bool:
-        """Whether `ledger: lanes` could be added."""
-        return self.ledger is None and all(measure.function in ADDED for measure in self.set.values())
+        return not self.by_lanes and all(measure.function in ADDED for measure in self.set.values())
 
     def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
         group = self._group_words()
         article = "the " if group == "group" else ""
         how = f"1 update of {article}{group}, by the lane of the stream's shard, then 1 write of the target"
-        by_lanes = WritePath(self.kind, how, 2, 0)
-        if self.ledger is not None:
-            return by_lanes
-        return self._ledger_path()._replace(by_lanes=by_lanes.alone if self.can_have_lanes else None)
+        path = WritePath(self.kind, how, 2, 0)
+        if self.by_lanes:
+            return path
+        return self._ledger_path()._replace(by_lanes=path.alone if self.can_have_lanes else None)
 
     def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
         return f"Keeps {join_names(list(self.set))} on each {target}, computed from its {source} items."
