@@ -305,6 +305,10 @@ def _reason(
         for other in program.item_rules.get(source.name, ()):  # another version would set other values
             if not is_published(registry, other):
                 return f"{other.name}, which sets attributes of {an(source.name)}, is not active in this form"
+    if rule.name in program.lanes:
+        return (
+            f"{public_name(rule.name)} has no entries (ledger: lanes) that show which of the own items it has counted"
+        )
     if rule.expired == "keep":
         name = public_name(rule.name)
         return f"{name} keeps what has expired, and an item does not show whether one under its key has expired"

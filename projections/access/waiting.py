@@ -135,6 +135,11 @@ def _compare(
         if registry.state(rule) == "filling":
             look.filling[f"{public_name(rule.name)} is filling: its fill is not complete"] = None
             continue
+        if rule.name in program.lanes:
+            look.unknown[
+                f"{public_name(rule.name)} has no entry (ledger: lanes) that shows whether it has counted the item"
+            ] = None
+            continue
         if entry is not None and rule.name in entry.refused:
             look.quarantined[f"{public_name(rule.name)}: {entry.refused[rule.name]}"] = None
             continue

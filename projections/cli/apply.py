@@ -269,7 +269,8 @@ def _plan_lines(plan: _Plan, max_writes: int | None, *, queued: bool) -> Iterato
     for version, names in plan.not_carried.items():
         yield (
             f"{version}: {', '.join(names)} {'begins' if len(names) == 1 else 'begin'} without what has expired before, "
-            "which is kept as the version before counts it. --dry-run, and the page before publishing, say how much."
+            "which is kept as the version before counts it. --dry-run, and the page before publishing, say how much"
+            ", except of what lanes count: of that, the page says which values change."
         )
     for rules, what in (
         ([v.name for v in plan.filling], "Filled before they are published"),

@@ -132,10 +132,15 @@ class Program:
         return carries
 
     def not_carried(self, version: str) -> list[str]:
-        """Return the attributes of a version that begin without what has expired under other versions that keep it."""
+        """Return the attributes of a version that begin without what has expired under other versions that keep it.
+
+        What expired under a version that lanes count is only in its groups, so nothing of it is taken over.
+        """
         rule = self.recorded[version]
         others = [
-            self._alike_slots(version, other) if rule.expired == known.expired else (lambda slot: False)
+            (lambda slot: False)
+            if rule.expired != known.expired or other in self.lanes
+            else self._alike_slots(version, other)
             for other, known in self.recorded.items()
             if other != version and known.expired == "keep" and public_name(other) == public_name(version)
         ]

@@ -136,6 +136,22 @@ def test_an_own_item_that_expires_with_keep_corrects_nothing(scene: ReadScene) -
     assert "keeps what has expired" in item.uncorrected["visits"]
 
 
+def test_what_lanes_count_is_unknown() -> None:
+    scene = ReadScene(RULES.replace("{into: Post, set: {shownLikes", "{into: Post, ledger: lanes, set: {shownLikes"))
+    scene.world.shard = "shard-1"
+    scene.put(POST)
+    scene.put(BOB, stars=1)
+    scene.world.settle()
+    item = scene.reader.read(POST, own=[BOB])
+    assert item is not None
+    assert (item["likeCount"], item["shownLikes"]) == (1, 1)
+    reason = "shown has no entries (ledger: lanes) that show which of the own items it has counted"
+    assert item.uncorrected["shownLikes"] == reason
+    answer = scene.reader.wait(BOB)
+    reason = "shown has no entry (ledger: lanes) that shows whether it has counted the item"
+    assert (answer.state, answer.reasons) == ("unknown", (reason,))
+
+
 def test_an_item_that_rules_create_is_read_before_it_exists_and_not_once_it_is_empty(scene: ReadScene) -> None:
     tag = {"PK": "TAG#aws", "SK": "STATS"}
     scene.put(POST, title="Notes", price=5, tags=["aws"])

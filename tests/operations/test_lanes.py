@@ -118,6 +118,16 @@ def test_groups_that_keep_what_expired_are_left_out() -> None:
         assert (drift.attribute, drift.wrong, verification.by_lanes()) == ("likeCount", None, {})
 
 
+@pytest.mark.parametrize(("former", "lost"), [(", ledger: lanes", ["likeCount", "stars"]), ("", ["stars"])])
+def test_what_expired_under_lanes_is_not_carried_over(former: str, lost: list[str]) -> None:
+    rules = LIKES.replace("from: Like,", "from: Like, expired: keep,").replace(", ledger: lanes", former)
+    head = HEAD.replace('LIKE#{postId}"}}', 'LIKE#{postId}"}, expires: true}') + "projections:\n"
+    then = World(rules, head).under(rules.replace("sum(stars)", "avg(stars)"), head)
+    registry = then.registry()
+    after = registry.preview(then.program).snapshot
+    assert registry.program(after).not_carried("likes.2") == lost
+
+
 def refilled() -> World:
     """Lanes take over from entries, which still have a part of what they counted."""
     w = counted().under(LIKES.replace("count,", "count, most: sum(stars),"))

@@ -160,12 +160,21 @@ def part(old: str, new: str, name: str = "likes") -> tuple[list[str], tuple[str,
         (("likes: count", "likes: sum(n)"), "set.likes", "the values change"),
         (("likes: count", "likes: count, most: max(number(n))"), "set.most", "the values change"),
         (("set:", "shards: 3, set:"), "shards", "its values stay correct"),
+        (("set:", "ledger: lanes, set:"), "ledger", "so `verify` compares its groups with the items"),
     ],
 )
 def test_each_changed_part_has_a_reason_to_fill_a_new_version(change: tuple[str, str], name: str, why: str) -> None:
     parts, fill = part(LIKES, LIKES.replace(*change))
     assert parts == [name]
     assert why in fill[0]
+
+
+def test_what_lanes_give_up_and_what_entries_cost_is_said() -> None:
+    lanes = LIKES.replace("set:", "ledger: lanes, set:")
+    assert "with an entry for each source item: more write units" in part(lanes, LIKES)[1][0]
+    head = HEAD.replace("]}}", "]}, ttl: ttl}").replace('LIKE#{userId}"}}', 'LIKE#{userId}"}, expires: true}')
+    keeping = [rules(text.replace("from: Like,", "from: Like, expired: keep,"), head) for text in (LIKES, lanes)]
+    assert "what has expired is lost when it is counted again" in the_rule(difference(*keeping), "likes").fill[0]
 
 
 def test_a_target_that_moves_shows_both_keys_and_deletes_the_old_copies() -> None:

@@ -265,6 +265,12 @@ _SHARED_REASONS: Mapping[str, str] = {
 }
 _ONCE = "values that are there no longer change"
 _NOT_ONCE = "recorded values are replaced by those of today, and no rule can restore them"
+_ENTRIES = "it is counted with an entry for each source item: more write units, and entries that `verify` compares"
+_LANES = "it is counted by lanes: fewer write units, and no entries, so `verify` compares its groups with the items"
+_LANES_KEEP = (
+    "it is counted by lanes: fewer write units, and no entries, so `verify` cannot compare it, and what has expired is lost "
+    "when it is counted again"
+)
 _NOTHING_WRONG = "its values stay correct, and a changed rule gets a new version all the same"
 
 
@@ -277,12 +283,14 @@ def reasons(change: Change) -> list[str]:
     if change.only_hold:
         recorded = change.rule_now.action.recorded or change.rule_now.hold
         return [] if recorded else ["it was held, and wrote nothing"]
-    texts = list(dict.fromkeys(filter(None, map(_reason, change.parts))))
+    texts = list(dict.fromkeys(filter(None, [_reason(part, change.rule_now) for part in change.parts])))
     return texts or [_NOTHING_WRONG]
 
 
-def _reason(part: Part) -> str | None:
+def _reason(part: Part, rule: Projection) -> str | None:
     name, _, field = part.name.partition(".")
+    if name == "ledger":
+        return _ENTRIES if not part.after else _LANES_KEEP if rule.expired == "keep" else _LANES
     if name == "once":
         return _ONCE if part.after else _NOT_ONCE
     if name.startswith("index"):
