@@ -98,17 +98,11 @@ class Change(NamedTuple):
 
     def followed_by(self, later: Change) -> Change:
         """Return this change and a later one of the same item as one."""
-        after = later.after
-        if ended := later.by_lanes - self.by_lanes:  # lanes count the later records
-            last = {rule: held for rule, held in self.after.contributions.items() if rule in ended}
-            after = after._replace(contributions={**after.contributions, **last})
         return later._replace(
             before=self.before,
-            after=after,
             touched=self.touched | later.touched,
             sequences=self.sequences + later.sequences,
             expiries=self.expiries + later.expiries,
-            by_lanes=self.by_lanes,
         )
 
     def payload(self, target: Target, member: str) -> Image | None:

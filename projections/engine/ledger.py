@@ -175,8 +175,8 @@ class Ledger:
         """Whether a change may be made now, rather than left to a refresh. Raises OutOfTime."""
         if self._pace is not None:
             self._pace(sum(step.writes.values()))
-        if self._budget is None or not self._left_to_lanes.isdisjoint(step.rules):  # a refresh would not make it
-            return True
+        if self._budget is None or any(map(self._program.lanes.__contains__, step.rules)):
+            return True  # a refresh does not make it if the fill has ended by then
         return self._budget.affords(self._program, step.attempt.change, step.writes)
 
     def _fits(self, step: Step) -> bool:

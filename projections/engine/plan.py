@@ -64,10 +64,10 @@ class ListPull(NamedTuple):
 class Plan:
     """The work that a batch requires.
 
-    `changes` has each source item once. `heals` gives the first sequence number of the records that ask for each target
-    to be healed, `pulls` of those that ask for each child under a rule to be brought up to date, and `pushes` all
-    sequence numbers of those that ask for that of each parent's children; `list_pulls` are those of children of several
-    parents. `ignored` counts the records of items that no rule reads.
+    `changes` has each source item once; `later` has those of records from which on lanes count for more versions. `heals`
+    gives the first sequence number of the records that ask for each target to be healed, `pulls` of those that ask for each
+    child under a rule to be brought up to date, and `pushes` all those of the records that ask for that of each parent's
+    children; `list_pulls` are those of children of several parents. `ignored` counts the records that no rule reads.
     """
 
     changes: Sequence[Change] = ()
@@ -94,12 +94,13 @@ class Plan:
     """Marks that an update added, with the sequence number of its record: rules only create items with one."""
     parts: Parts = field(default_factory=dict)
     """What lanes count."""
+    later: Sequence[Sequence[Change]] = ()
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
         written = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.releases)
-        asked = (*written, self.unmarked, self.strays, self.parts)
+        asked = (*written, self.unmarked, self.strays, self.parts, self.later)
         return not any(asked) and not self.pushes and not self.pulled and not self.rejected
 
     @property
@@ -182,7 +183,7 @@ def plan(
         rejected.append(Rejected(rule, reason, key, record.sequence, record.key.table, record.event, repeated=again))
 
     parts: Parts = {}
-    changes = _changes(program, recognised, reject, split, parts)
+    changes, *later = _changes(program, recognised, reject, split, parts) or [[]]
     copies = writes_of(program, recognised, reject) if not entities.isdisjoint(program.copy_rules) else ()
     copied = not entities.isdisjoint(program.copy_rule_into)
     pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
@@ -220,6 +221,7 @@ def plan(
         strays,
         unmarked,
         parts,
+        later,
     )
 
 
@@ -272,8 +274,13 @@ def _alternatives(program: Program, record: Record) -> list[tuple[Record, Item |
     return [(record, olds.get(name), news.get(name)) for name in program.alternates if name in olds or name in news]
 
 
-def _changes(program: Program, recognised: Recognised, reject: Reject, split: Split, parts: Parts) -> list[Change]:
+def _changes(
+    program: Program, recognised: Recognised, reject: Reject, split: Split, parts: Parts
+) -> list[list[Change]]:
     """Return the changes of contributions, each source item once. What lanes count is added to `parts`.
+
+    The changes of records from which on lanes count for more versions are in another list: as one change, both would have
+    the version of the last record, and a part that was counted before would not be known as a duplicate.
 
     A record that changes no contribution is dropped, except an expiry that rules keep. An item whose changes cancel out
     is not dropped, because a refresh may have committed a state in between.
@@ -281,7 +288,7 @@ def _changes(program: Program, recognised: Recognised, reject: Reject, split: Sp
     if not program.ledger_rules:
         return []
     keeping = frozenset(name for name, rule in program.recorded.items() if rule.expired == "keep")
-    changes: dict[ItemKey, Change] = {}
+    changes: dict[tuple[frozenset[str], ItemKey], Change] = {}
     evaluated: dict[int, Evaluated] = {}
 
     def evaluate(item: Item | None, key: ItemKey, image: Image | None) -> Evaluated:
@@ -309,9 +316,12 @@ def _changes(program: Program, recognised: Recognised, reject: Reject, split: Sp
         if before.contributions == after.contributions and (expiry is None or not expiry.contributions):
             continue
         change = _change(record, before.contributions, after, expiry, by_lanes, split.newer)
-        earlier = changes.get(record.key)
-        changes[record.key] = change if earlier is None else earlier.followed_by(change)
-    return list(changes.values())
+        earlier = changes.get((by_lanes, record.key))
+        changes[by_lanes, record.key] = change if earlier is None else earlier.followed_by(change)
+    lists: dict[frozenset[str], list[Change]] = {}
+    for (by_lanes, _), change in changes.items():
+        lists.setdefault(by_lanes, []).append(change)
+    return [lists[by_lanes] for by_lanes in sorted(lists, key=len)]
 
 
 def _change(

@@ -23,7 +23,7 @@ import gc
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -187,12 +187,18 @@ class Processor:
             split=self._handover.split(program, snapshot, first[0], shard, decoded.records, deadline),
         )
         report.rejected.extend(decoded.rejected)
+
+        def note_gaps(versions: Iterable[str], reason: str) -> None:
+            self._handover.note_gaps([snapshot.versions[name] for name in versions], reason, deadline)
+            batch.gaps.update(dict.fromkeys(versions, reason))
+
+        batch.note_gaps = note_gaps
         if decoded.rejected:
-            batch.gaps.update(dict.fromkeys(program.lanes, "a record could not be read"))
+            note_gaps(program.lanes, "a record could not be read")
         if not self._process_together(batch, decoded.records):
             self._process_singly(batch, decoded.records)
-        for name, reason in batch.gaps.items():
-            self._handover.note_gaps([snapshot.versions[name]], reason, deadline)
+        for name, reason in [*batch.gaps.items()]:
+            note_gaps([name], reason)
         return batch
 
     def _plan(self, batch: Batch, records: Sequence[Record], deadline: Deadline) -> Plan:
@@ -213,7 +219,7 @@ class Processor:
     def _steps(self, batch: Batch, made: Plan) -> Iterator[Callable[[], object]]:
         """Yield what a plan asks for, in order."""
         if not made.idle:
-            yield partial(batch.apply_changes, made.changes, made.parts)
+            yield partial(batch.apply_changes, made.changes, made.parts, made.later)
             yield from batch.other_writes(made)
 
     def _process_together(self, batch: Batch, records: Sequence[Record]) -> bool:
@@ -238,6 +244,9 @@ class Processor:
         for record in records:
             if batch.deadline.over:
                 batch.report.fail([record.sequence], str(batch.deadline.out_of_time))
+                continue
+            if batch.split.lane is not None and batch.report.repeats:  # a later record would make it a duplicate
+                batch.report.fail([record.sequence], "an earlier record of the shard has to be applied first")
                 continue
             try:
                 made = self._plan(batch, [record], UNLIMITED)

@@ -72,11 +72,11 @@ _AT_ONCE = 90
 
 _MOST_TRIES = 20
 
-HANDOVER_SECONDS = 1800
+HANDOVER_SECONDS = 3600
 """How long after the end of a fill the records were made that lanes count: the fill has not seen what they say.
 
-A refresh commits at most 5 minutes after it has read an item (`entry_refresh`), AWS refuses requests that were signed
-more than 15 minutes ago, and clocks differ: https://docs.aws.amazon.com/IAM/latest/UserGuide/signature-v4-troubleshooting.html
+A refresh begins at most 15 minutes after its process has read the registry, commits within 5 more (`entry_refresh`), AWS
+refuses requests that were signed more than 15 minutes ago, and clocks differ: https://docs.aws.amazon.com/IAM/latest/UserGuide/signature-v4-troubleshooting.html
 """
 
 GAP_TODO = "Correct the cause, then run `projections apply` with the rule: it fills a new version"
@@ -317,9 +317,11 @@ class RegistrySnapshot(NamedTuple):
 
     @property
     def contested(self) -> frozenset[str]:
-        """All versions of the rules that have several maintained ones."""
-        numbers = Counter(version.rule for version in self.maintained)
-        return frozenset(version.name for version in self.versions.values() if numbers[version.rule] > 1)
+        """All versions of the rules that have several maintained ones, or one that is not published yet: another one may be
+        published meanwhile.
+        """
+        numbers, active = Counter(version.rule for version in self.maintained), self.active
+        return frozenset(v.name for v in self.versions.values() if numbers[v.rule] > 1 or v.rule not in active)
 
     def with_versions(self, epoch: int, *changed: Version, gone: Iterable[str] = ()) -> RegistrySnapshot:
         """Return the registry of a new epoch, with these versions as they are now, and without some."""

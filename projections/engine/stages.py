@@ -104,6 +104,11 @@ class Report:
         sequences = [sequence for sequence in map(sequence_of, records) if sequence is not None]
         self.fail(sequences or [WHOLE_BATCH], reason)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether records are to be delivered again."""
+        return bool(self._failures)
+
     def fail(self, sequences: Iterable[str], reason: str) -> None:
         """Report records to be delivered again."""
         for sequence in sequences:
@@ -236,8 +241,10 @@ class Batch:
     documents: Callable[[Sequence[Version]], Mapping[str, Mapping[str, Any]]]
     """Returns the documents of versions, by name."""
     split: Split = NO_LANES
+    note_gaps: Callable[[Iterable[str], str], None] = lambda versions, reason: None
+    """Records that lanes could not count something of versions, before anything later is counted. Raises Transient."""
     gaps: dict[str, str] = field(default_factory=dict)
-    """The versions of which lanes could not count something, each with the reason."""
+    """The versions of which lanes could not count something, each with the reason, where nothing later was counted."""
 
     @cached_property
     def lane_counter(self) -> LaneCounter | None:
@@ -254,7 +261,7 @@ class Batch:
             if self.lane_counter is not None:
                 self.lane_counter.stop()
         else:
-            self.gaps.update(dict.fromkeys(self.program.lanes, "a record was rejected, which lanes could not count"))
+            self.note_gaps(self.program.lanes, "a record was rejected, which lanes could not count")
 
     @cached_property
     def publisher(self) -> Publisher:
@@ -307,9 +314,18 @@ class Batch:
 
     # Contributions
 
-    def apply_changes(self, changes: Sequence[Change], parts: Parts) -> None:
-        """Commit changes, count parts, publish what they touch, and forget what was published."""
-        results = self.commit(changes)
+    def apply_changes(self, changes: Sequence[Change], parts: Parts, later: Sequence[Sequence[Change]] = ()) -> None:
+        """Commit changes, count parts, publish what they touch, and forget what was published.
+
+        Of an item with a change that failed, none of the `later` ones is committed: it would make the first a duplicate.
+        """
+        results = list(self.commit(changes))
+        for following in later:
+            failed = {result.change.source for result in results if result.state == "failed"}
+            for change in following:
+                if change.source in failed:
+                    self.report.fail(change.sequences, "an earlier record of the item has to be applied first")
+            results += self.commit([change for change in following if change.source not in failed])
         self.run([partial(self._defer, result.change) for result in results if result.state == "deferred"])
         done = [result for result in results if result.state not in ("failed", "deferred")]
         counted = self._count(parts)

@@ -276,7 +276,7 @@ def test_status_names_gaps_and_how_a_version_is_counted() -> None:
     w.registry().recount(["likes"])
     assert ("ok", "rule likes.2: filling: counted with entries, until it is filled") in status(w)
     w.registry().fill(["likes.2"])
-    handover = "rule likes.2: ready: counted with entries; the shards of the stream are handed over to lanes in 15 min"
+    handover = "rule likes.2: ready: counted with entries; the shards of the stream are handed over to lanes in 45 min"
     assert ("ok", handover) in status(w, 900)
 
 
