@@ -307,7 +307,9 @@ def _changes(
             reject(record, rule, reason, dict(before.problems).get(rule))
         by_lanes = split.by_lanes(record.sequence)
         if by_lanes or split.newer:
-            add_parts(parts, record, by_lanes & split.cuts.keys(), keeping, before.contributions, after.contributions)
+            add_parts(
+                parts, record, sorted(by_lanes & split.cuts.keys()), keeping, before.contributions, after.contributions
+            )
             before, after = (
                 each._replace(contributions=without(each.contributions, by_lanes | split.newer))
                 for each in (before, after)
