@@ -174,7 +174,8 @@ class Handover:
     store: Store
     registry: Registry
     clock: Callable[[], float]
-    _cuts: dict[tuple[str, str], int] = field(default_factory=dict)
+    _cuts: dict[tuple[str, int, str], int] = field(default_factory=dict)
+    """By version, the epoch in which it was registered, and lane: a restored ledger may give a number again."""
 
     def split(
         self,
@@ -207,8 +208,8 @@ class Handover:
         cuts: dict[str, int] = {version.name: 0 for version in concerned if version.began_in_lanes}
         before = [version for version in concerned if not version.began_in_lanes]
         for version in before:
-            if (version.name, lane.name) in self._cuts:
-                cuts[version.name] = self._cuts[version.name, lane.name]
+            if (version.name, version.since, lane.name) in self._cuts:
+                cuts[version.name] = self._cuts[version.name, version.since, lane.name]
         unknown = [version for version in before if version.name not in cuts]
         if unknown:
             cuts.update(deadline.retry(partial(self._hand_over, unknown, lane, records)))
@@ -242,7 +243,7 @@ class Handover:
                 mark = Mark(cut, over)
                 self._write(version, keys[version.name], item, mark, [record.sequence for record in records])
             if mark.over:
-                cuts[version.name] = self._cuts[version.name, lane.name] = mark.tried
+                cuts[version.name] = self._cuts[version.name, version.since, lane.name] = mark.tried
         return cuts
 
     def _write(self, version: Version, key: ItemKey, item: Image | None, mark: Mark, records: Sequence[str]) -> None:
@@ -340,6 +341,7 @@ class LaneCounter:
             else:
                 left[target] = changes
         while left:
+            deadline.check()
             updates = {target: self._update(target, changes, seen.get(target)) for target, changes in left.items()}
             for target, answer in self._send(updates, deadline).items():
                 changes = left[target]
@@ -349,7 +351,11 @@ class LaneCounter:
                     reached = int(Decimal(lane["N"]))
                     if rest := [part for part in changes if part.number > reached]:
                         self._counters.add("duplicates", len(changes) - len(rest))
-                        left[target], seen[target] = rest, lane
+                        left[target] = rest
+                        if self._lane.last in image:
+                            seen[target] = lane
+                        else:  # the group has been removed since
+                            seen.pop(target, None)
                         continue
                     self._counters.add("duplicates", len(changes))
                     groups[target] = image

@@ -268,7 +268,7 @@ class Ledger:
         """Return what an entry is to keep: what it does, also under new versions that mean the same, and newer expiries."""
         then = before = self._known_contributions(attempt.kept)
         for version, carry in self._program.carries.items():
-            left = attempt.change.is_refresh and version in self._left_to_lanes
+            left = version in self._left_to_lanes
             if before and not left and version not in before and (carried := carry(before)):
                 then = {**then, version: carried}
         for expiry in attempt.unseen_expiries:

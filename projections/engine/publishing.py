@@ -45,7 +45,7 @@ from projections.engine.releases import Release, Releaser
 from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, Tries, one_by_one, slices, write_all
 from projections.engine.store import AllOf, Equal, Exists, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
-from projections.language.keys import decode_key, is_range
+from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Members, public_name
 from projections.language.values import differing
@@ -265,20 +265,31 @@ class Publisher:
             guard = self._items.guard(rule, key, item)
             if self._items.is_of(rule.into, key, item) and (guard is None or guard.at < group.at):
                 works[target] = partial(self._publish_read, publications[target], item)
-            elif guard is not None and guard.at > group.at and rule.name in self._program.lanes:
+            elif guard is not None and self._is_ahead(rule, guard, group):
                 works[target] = partial(self._compare_again, target, guard)
         return failures | self._each(works, deadline)
 
+    def _is_ahead(self, rule: LedgerRule, guard: Guard, group: Group) -> bool:
+        """Whether a target shows what the group of a rule with lanes does not have."""
+        if rule.name not in self._program.lanes:
+            return False
+        return guard.at > group.at or (guard.at == group.at and guard.n != group.totals.n)
+
     def _compare_again(self, target: Target, guard: Guard) -> None:
         """Note a group that is older than what its target shows: no entry can tell what a restored ledger has lost."""
-        if guard.at > read_groups(self._store, [target], self._snapshot.promotion)[target].at:
+        group = read_groups(self._store, [target], self._snapshot.promotion)[target]
+        if self._is_ahead(self._program.recorded[target[0]], guard, group):
             self.lost.add(target[0])
 
     def _publish_read(self, publication: Publication, item: Image | None) -> None:
         """Publish to an item that was read after its group."""
-        tries = Tries(f"{publication.rule.name}: a target kept changing while it was published")
+        rule, key, group, _, _ = publication
+        tries = Tries(f"{rule.name}: a target kept changing while it was published")
         while True:
             tries.begin()
+            guard = self._items.guard(rule, key, item)
+            if guard is not None and self._is_ahead(rule, guard, group):
+                self._compare_again((rule.name, encode_key(key)), guard)
             try:
                 if self._writer.bring(publication, item, heals=False):
                     self._counters.add("published")

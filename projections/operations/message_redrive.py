@@ -112,6 +112,7 @@ class Redrive:
         keys = list(contents.known)
         for start in range(0, len(keys), _AT_ONCE):
             problems |= self._items(keys[start : start + _AT_ONCE], contents)
+        self._note_gaps([answer.message for answer in answers])  # a fill may have ended meanwhile
         for answer in answers:
             message = answer.message
             if message.unusable:

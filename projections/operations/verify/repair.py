@@ -195,6 +195,8 @@ class Repair:
 
     def _patiently(self, work: Callable[[Refresher, Deadline], object]) -> None:
         """Refresh, and repeat failed refreshes, also by the registry as it is meanwhile. Record those that still fail."""
+        if any(version.lanes == 0 for version in self._snapshot.maintained):  # when the fill ends, lanes count
+            self._enter(*self._registry.current())
         refresher = self._refresher()
         for _ in range(_MOST_TRIES):
             refresher.failed.clear()
