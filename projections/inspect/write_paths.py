@@ -19,8 +19,8 @@ def path_of(rules: Rules, name: str) -> WritePath:
     if not rule.action.recorded:
         return WritePath(path.name, "held: it writes nothing", 0)
     how = path.how.partition(", then ")[0] + "; held: it publishes nothing"
-    by_lanes = path.by_lanes - 1 if path.by_lanes else None
-    return WritePath(path.name, how, path.alone - 1, path.shared, by_lanes)
+    lanes = path.lanes - 1 if path.lanes else None
+    return WritePath(path.name, how, path.alone - 1, path.shared, lanes)
 
 
 @once

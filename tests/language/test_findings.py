@@ -193,6 +193,7 @@ def test_items_that_rules_make_under_keys_of_what_the_application_writes() -> No
 JUDGED = {
     "tests/simulation/rules/expiry.yaml": ["2 kept-expiry note"],
     "tests/simulation/rules/sources.yaml": ["3 kept-expiry note"],
+    "tests/simulation/rules/lanes.yaml": ["2 kept-expiry note"],
     "tests/simulation/rules/rank.yaml": ["3 kept-expiry note"],
     "tests/simulation/rules/counted_keep.yaml": ["2 kept-expiry note"],
     "tests/simulation/rules/braces.yaml": ["27 unpadded-number warning"],

@@ -259,7 +259,7 @@ class WritePath(NamedTuple):
     entries of the target in secondary indexes cost one more each.
 
     `alone` is the cost of a single change for one target (one child, for an embed); `shared` the cost of each of many
-    changes for one target in one batch, if that is less: 0 if all together cost as much as one. `by_lanes` is what a single
+    changes for one target in one batch, if that is less: 0 if all together cost as much as one. `lanes` is what a single
     change would cost with `ledger: lanes`, if the rule could have it.
     """
 
@@ -267,7 +267,7 @@ class WritePath(NamedTuple):
     how: str
     alone: int
     shared: int | None = None
-    by_lanes: int | None = None
+    lanes: int | None = None
 
     @property
     def units(self) -> str:
@@ -277,7 +277,7 @@ class WritePath(NamedTuple):
             text += (
                 f" alone, about {self.shared} each in a large batch" if self.shared else ", alone or for a whole batch"
             )
-        return text + (f"; `ledger: lanes` would need {self.by_lanes}" if self.by_lanes else "")
+        return text + (f"; `ledger: lanes` would need {self.lanes}" if self.lanes else "")
 
     def document(self) -> dict[str, Any]:
         """Return the JSON."""

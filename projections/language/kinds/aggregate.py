@@ -133,7 +133,7 @@ class Aggregate(Model, LedgerAction):
         path = WritePath(self.kind, how, 2, 0)
         if self.by_lanes:
             return path
-        return self._ledger_path()._replace(by_lanes=path.alone if self.can_have_lanes else None)
+        return self._ledger_path()._replace(lanes=path.alone if self.can_have_lanes else None)
 
     def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
         return f"Keeps {join_names(list(self.set))} on each {target}, computed from its {source} items."
