@@ -63,7 +63,7 @@ class Attribute:
 def _pattern(text: str) -> re.Pattern[str]:
     """Return the pattern of a text with `<…>`. Shards are numbers of fixed length."""
     parts = re.split(r"(<[^>]*>)", text)
-    known = {"<version>": r"[^|]+\.\d+", "<shard>": r"\d\d", "<slot>": "[^|]+"}
+    known = {"<version>": r"[^|]+\.\d+", "<shard>": r"\d\d", "<slot>": "[^|]+", "<lane>": "[0-9a-f]{10}"}
     pattern = "".join(known.get(one, ".+") if one.startswith("<") else re.escape(one) for one in parts)
     return re.compile(pattern, re.DOTALL)
 
