@@ -90,7 +90,7 @@ CEILINGS = {
     "projections/console": (266, 3),
     "projections/deploy": (2054, 9),
     "projections/dev": (746, 4),
-    "projections/engine": (10915, 31),
+    "projections/engine": (10889, 31),
     "projections/init": (3228, 15),
     "projections/inspect": (7730, 33),
     "projections/language": (17140, 63),

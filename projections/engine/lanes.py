@@ -38,7 +38,7 @@ from projections.engine.groups import spread
 from projections.engine.ledger_items import LEDGER, Target, group_key, whole_key
 from projections.engine.records import Record
 from projections.engine.registry import Registry, RegistrySnapshot, Version
-from projections.engine.running import Counters, Deadline, Reload, Run, slices
+from projections.engine.running import Counters, Deadline, Reload, Run, send_all
 from projections.engine.store import (
     AllOf,
     AnyOf,
@@ -67,9 +67,6 @@ MARK_SECONDS = 3 * 24 * 3600
 
 _MOST_DIGITS = 38
 """Of a number in DynamoDB."""
-
-_AT_ONCE = 25
-"""Updates in a request: as many as a batch of statements takes."""
 
 _STALE_LANES = 8
 """Lanes that have not moved for long enough are removed from a group when there are so many."""
@@ -343,7 +340,9 @@ class LaneCounter:
         while left:
             deadline.check()
             updates = {target: self._update(target, changes, seen.get(target)) for target, changes in left.items()}
-            for target, answer in self._send(updates, deadline).items():
+            # one whose answer was lost is sent again: whether it was made, its lane shows
+            answers = send_all(self._store.update_each, list(updates.values()), deadline, self._run)
+            for target, answer in zip(updates, answers, strict=True):
                 changes = left[target]
                 if isinstance(answer, ConditionFailed):
                     image = answer.item or {}
@@ -369,35 +368,6 @@ class LaneCounter:
                 del left[target]
         whole = {target: image for target, image in groups.items() if spread(self._program, target) == 1}
         return Counted(whole, errors)
-
-    def _send(self, updates: Mapping[Target, Update], deadline: Deadline) -> dict[Target, Image | StoreError]:
-        """Send updates, and again while they are throttled and there is time: whether one was made, its lane shows."""
-        answers: dict[Target, Image | StoreError] = {}
-
-        def send(targets: Sequence[Target]) -> list[Image | StoreError]:
-            done: dict[Target, Image | StoreError] = {}
-            remaining = list(targets)
-
-            def try_remaining() -> None:
-                try:
-                    sent = self._store.update_each([updates[target] for target in remaining])
-                except Transient as error:
-                    sent = [error] * len(remaining)
-                done.update(zip(remaining, sent, strict=True))
-                remaining[:] = [target for target in remaining if isinstance(done[target], Transient)]
-                if remaining:
-                    raise Transient(str(done[remaining[0]]))
-
-            try:
-                deadline.retry(try_remaining)
-            except Transient as error:
-                done.update((target, done.get(target, error)) for target in remaining)
-            return [done[target] for target in targets]
-
-        batches = list(slices(updates, _AT_ONCE))
-        for targets, sent in zip(batches, self._run([partial(send, batch) for batch in batches]), strict=True):
-            answers.update(zip(targets, sent, strict=True))
-        return answers
 
     def _update(self, target: Target, parts: Sequence[Part], seen: Value | None) -> Update:
         """Return the update that counts parts: if the lane is before them, or as it was `seen`."""

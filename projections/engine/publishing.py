@@ -42,7 +42,7 @@ from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, read_recent, recent_element
 from projections.engine.registry import REGISTRY, RegistrySnapshot, epoch_of
 from projections.engine.releases import Release, Releaser
-from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, Tries, one_by_one, slices, write_all
+from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, Tries, one_by_one, send_all, slices
 from projections.engine.store import AllOf, Equal, Exists, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key, encode_key, is_range
@@ -243,7 +243,7 @@ class Publisher:
         """
         failures: dict[Target, StoreError] = {}
         unsure: list[Target] = []
-        answers = write_all(self._store, list(updates.values()), deadline, self._run)
+        answers = send_all(self._store.write_each, list(updates.values()), deadline, self._run)
         for part, answer in zip(updates, answers, strict=True):
             if answer is None:
                 self._counters.add("published", len(part))
@@ -618,7 +618,7 @@ def forget(
             condition=AllOf((exists, Equal(("revision",), {"N": str(entry.revision)}))),
             purpose=Purpose("forget", rules, source, records.get(source, ())),
         )
-    answers = write_all(store, list(updates.values()), deadline, run)
+    answers = send_all(store.write_each, list(updates.values()), deadline, run)
     return {
         source: answer
         for source, answer in zip(updates, answers, strict=True)

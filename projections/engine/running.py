@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from projections.engine.store import Store, Update, rounds
+from projections.engine.store import Update, rounds
 from projections.errors import StoreError, Transient
 
 _BETWEEN_CHECKS = 64
@@ -242,45 +242,49 @@ def in_few_pieces(run: Run[Any]) -> Run[Any]:
     return few
 
 
-def write_all(
-    store: Store, writes: Sequence[Update], deadline: Deadline, run: Run[list[StoreError | None]]
-) -> list[StoreError | None]:
-    """Each update on its own, as `Store.write_each` makes them, and again while it is throttled and there is time.
+def send_all(
+    send: Callable[[Sequence[Update]], Sequence[T | StoreError]],
+    writes: Sequence[Update],
+    deadline: Deadline,
+    run: Run[list[T | StoreError]],
+) -> list[T | StoreError]:
+    """Each update on its own, as `send` makes them, and again while it is throttled and there is time.
 
-    The answers are position by position: None where it is done, else ConditionFailed, InvalidRequest or Transient. Updates
-    of one item may be made in any order: a batch takes none twice, and they should not wait for each other.
+    `send` is `Store.write_each` or `Store.update_each`. The answers are position by position, with Transient for what was not
+    done in time. Updates of one item may be made in any order: a batch takes none twice, and they should not wait for each
+    other.
     """
     parts = [part for places in rounds(writes) for part in slices(places, _AT_ONCE)]
-    results = run([partial(_write_some, store, [writes[place] for place in places], deadline) for places in parts])
-    answers: list[StoreError | None] = [None] * len(writes)
-    for places, errors in zip(parts, results, strict=True):
-        for place, answer in zip(places, errors, strict=True):
-            answers[place] = answer
-    return answers
+    results = run([partial(_send_some, send, [writes[place] for place in places], deadline) for places in parts])
+    answers: dict[int, T | StoreError] = {}
+    for places, part in zip(parts, results, strict=True):
+        answers.update(zip(places, part, strict=True))
+    return [answers[place] for place in range(len(writes))]
 
 
-def _write_some(store: Store, writes: Sequence[Update], deadline: Deadline) -> list[StoreError | None]:
-    answers: list[StoreError | None] = [None] * len(writes)
+def _send_some(
+    send: Callable[[Sequence[Update]], Sequence[T | StoreError]], writes: Sequence[Update], deadline: Deadline
+) -> list[T | StoreError]:
+    answers: dict[int, T | StoreError] = {}
     remaining = list(range(len(writes)))
 
-    def write_remaining() -> None:
-        errors: Sequence[StoreError | None]
+    def send_remaining() -> None:
+        received: Sequence[T | StoreError]
         try:
-            errors = store.write_each([writes[place] for place in remaining])
+            received = send([writes[place] for place in remaining])
         except Transient as error:
-            errors = [error] * len(remaining)
-        for place, answer in zip(remaining, errors, strict=True):
-            answers[place] = answer
+            received = [error] * len(remaining)
+        answers.update(zip(remaining, received, strict=True))
         remaining[:] = [place for place in remaining if isinstance(answers[place], Transient)]
         if remaining:
             raise Transient(str(answers[remaining[0]]))
 
     try:
-        deadline.retry(write_remaining)
+        deadline.retry(send_remaining)
     except Transient as error:
         for place in remaining:
-            answers[place] = answers[place] or error
-    return answers
+            answers.setdefault(place, error)
+    return [answers[place] for place in range(len(writes))]
 
 
 class Reload(BaseException):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from projections.engine.running import Deadline, OutOfTime, one_by_one, write_all
+from projections.engine.running import Deadline, OutOfTime, one_by_one, send_all
 from projections.engine.store import ItemKey, Update
 from projections.errors import StoreError, Transient
 from projections.stores.memory import MemoryStore
@@ -61,8 +61,8 @@ def test_updates_that_time_runs_out_for_keep_their_own_reasons() -> None:
 
     writes = [Update(ItemKey("t", name), set={"a": {"S": "x"}}) for name in ("one", "two")]
     deadline, slept = limited(0.1)
-    answers = write_all(Throttled({}), writes, deadline, one_by_one)
+    answers = send_all(Throttled({}).write_each, writes, deadline, one_by_one)
     assert [str(answer) for answer in answers] == ["throttled: one", "throttled: two"]
     assert slept == [0.04]
-    answers = write_all(Throttled({}), writes, limited(0.0)[0], one_by_one)
+    answers = send_all(Throttled({}).write_each, writes, limited(0.0)[0], one_by_one)
     assert [type(answer) for answer in answers] == [OutOfTime, OutOfTime]
