@@ -250,9 +250,9 @@ def send_all(
 ) -> list[T | StoreError]:
     """Each update on its own, as `send` makes them, and again while it is throttled and there is time.
 
-    `send` is `Store.write_each` or `Store.update_each`. The answers are position by position, with Transient for what was not
-    done in time. Updates of one item may be made in any order: a batch takes none twice, and they should not wait for each
-    other.
+    `send` is `Store.write_each` or `Store.update_each`. The answers are position by position, with Transient for what was
+    not done in time. Updates of one item may be made in any order: a batch takes none twice, and they should not wait for
+    each other.
     """
     parts = [part for places in rounds(writes) for part in slices(places, _AT_ONCE)]
     results = run([partial(_send_some, send, [writes[place] for place in places], deadline) for places in parts])

@@ -36,6 +36,7 @@ from projections.engine.store import (
     rounds,
 )
 from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, StoreError, Transient
+from projections.stores.condition_expressions import holds
 from projections.stores.refusals import of_statement, throttling, translate
 from projections.stores.requests import BATCH_BYTES, BATCH_STATEMENTS, Requests, require_items
 from projections.stores.wire import BODY, boto_value, from_boto, send_raw_bodies, take_raw_items, to_boto
@@ -296,14 +297,12 @@ class DynamoDBStore:
         """Make each update: in statements, where the endpoint executes them; what no statement can make, alone."""
         answers: dict[int, Image | StoreError] = {}
         if len(writes) > 1 and self._supports_statements(writes[0].key.table):
-            for start in range(0, len(writes), BATCH_STATEMENTS):
-                answers.update(
-                    self._execute_returning(writes, range(start, min(start + BATCH_STATEMENTS, len(writes))))
-                )
+            for places in slices(range(len(writes)), BATCH_STATEMENTS):
+                answers.update(self._execute_returning(writes, places))
             failed = [place for place, answer in answers.items() if isinstance(answer, ConditionFailed)]
             answers.update(self._explain(writes, failed))
         for place, write in enumerate(writes):
-            if place not in answers or isinstance(answers[place], InvalidRequest):
+            if place not in answers:
                 answers[place] = self._update_returning(write)
         return [answers[place] for place in range(len(writes))]
 
@@ -312,7 +311,11 @@ class DynamoDBStore:
         sent = {place: self._requests.statement_json(writes[place], returning=True) for place in places}
         received = self._statements_of(writes, {place: text for place, text in sent.items() if text is not None})
         lacking = Transient("the answer has no item")
-        return {place: lacking if answer is None else answer for place, answer in received.items()}
+        return {
+            place: lacking if answer is None else answer
+            for place, answer in received.items()
+            if not isinstance(answer, InvalidRequest)
+        }
 
     def _explain(self, writes: Sequence[Update], places: Sequence[int]) -> dict[int, Image | StoreError]:
         """Return the answers to updates that failed: a statement does not show if there is an item. If not, create it."""
@@ -328,6 +331,8 @@ class DynamoDBStore:
             write = writes[place]
             if write.key in images:
                 answers[place] = ConditionFailed(images[write.key])
+            elif write.condition is not None and not holds(write.condition, None):
+                answers[place] = ConditionFailed()
             else:
                 absent[place] = {**self.schema(write.key.table).wire(write.key), **write.set, **write.add}
         for part in slices(absent, BATCH_STATEMENTS):

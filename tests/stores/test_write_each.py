@@ -64,7 +64,7 @@ def items(store: Store, p: str, *sorts: str, **more: Value) -> list[ItemKey]:
 
 def test_updates_return_the_item_after_them_or_as_it_was(store: Store, p: str) -> None:
     """Whether there was an item, and all that is added to, or not: a lane's update of a group (`engine.lanes`)."""
-    there, bare, passed, full, absent = (key(p, sort) for sort in "abcde")
+    there, bare, passed, full, absent, removed = (key(p, sort) for sort in "abcdef")
     for at, image in {
         there: {"n": n("1"), "l": n("4")},
         bare: {"l": n("4")},
@@ -76,8 +76,8 @@ def test_updates_return_the_item_after_them_or_as_it_was(store: Store, p: str) -
     writes = [
         Update(at, set={"l": n("7")}, add={"n": n("2")}, condition=behind) for at in (there, bare, passed, full, absent)
     ]
-    answers = store.update_each(writes)
-    first, second, failed, refused, created = answers
+    writes.append(Update(removed, set={"l": n("7")}, add={"n": n("2")}, condition=Equal(("l",), n("4"))))
+    first, second, failed, refused, created, lacking = store.update_each(writes)
     for image, total in ((first, "3"), (second, "2"), (created, "2")):
         assert isinstance(image, dict)
         assert (image["n"], image["l"]) == (n(total), n("7"))
@@ -85,6 +85,9 @@ def test_updates_return_the_item_after_them_or_as_it_was(store: Store, p: str) -
     assert failed.item is not None
     assert failed.item["l"] == n("9")
     assert isinstance(refused, InvalidRequest)
+    assert isinstance(lacking, ConditionFailed)
+    assert lacking.item is None
+    assert store.get(removed) is None
     again = store.update_each(writes[:1])[0]
     assert isinstance(again, ConditionFailed)
     assert again.item is not None
