@@ -23,7 +23,7 @@ import gc
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -122,6 +122,7 @@ class Processor:
         self._batch = partial(
             Batch,
             store=store,
+            handover=self._handover,
             run=in_few_pieces(run),
             clock=clock,
             tasks=tasks,
@@ -187,18 +188,10 @@ class Processor:
             split=self._handover.split(program, snapshot, first[0], shard, decoded.records, deadline),
         )
         report.rejected.extend(decoded.rejected)
-
-        def note_gaps(versions: Iterable[str], reason: str) -> None:
-            self._handover.note_gaps([snapshot.versions[name] for name in versions], reason, deadline)
-            batch.gaps.update(dict.fromkeys(versions, reason))
-
-        batch.note_gaps = note_gaps
         if decoded.rejected:
-            note_gaps(program.lanes, "a record could not be read")
+            batch.note_gaps(program.lanes, "a record could not be read")
         if not self._process_together(batch, decoded.records):
             self._process_singly(batch, decoded.records)
-        for name, reason in [*batch.gaps.items()]:
-            note_gaps([name], reason)
         return batch
 
     def _plan(self, batch: Batch, records: Sequence[Record], deadline: Deadline) -> Plan:

@@ -29,7 +29,7 @@ from projections.engine.copies import CopyHeal, CopyWrite
 from projections.engine.embeds import SETTLE_SECONDS, Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.indexes import IndexWrite, write_index
-from projections.engine.lanes import NO_LANES, LaneCounter, Parts, Split
+from projections.engine.lanes import NO_LANES, Handover, LaneCounter, Parts, Split
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.plan import ListPull, Plan
@@ -240,11 +240,10 @@ class Batch:
     report: Report
     documents: Callable[[Sequence[Version]], Mapping[str, Mapping[str, Any]]]
     """Returns the documents of versions, by name."""
+    handover: Handover
     split: Split = NO_LANES
-    note_gaps: Callable[[Iterable[str], str], None] = lambda versions, reason: None
-    """Records that lanes could not count something of versions, before anything later is counted. Raises Transient."""
-    gaps: dict[str, str] = field(default_factory=dict)
-    """The versions of which lanes could not count something, each with the reason, where nothing later was counted."""
+    gaps: set[str] = field(default_factory=set)
+    """The versions of which something was not counted."""
 
     @cached_property
     def lane_counter(self) -> LaneCounter | None:
@@ -254,6 +253,12 @@ class Batch:
         return LaneCounter(
             self.program, self.store, self.split.lane, run=self.run, clock=self.clock, counters=self.report.counters
         )
+
+    def note_gaps(self, versions: Iterable[str], reason: str) -> None:
+        """Record that something of versions was not counted, which lanes cannot count later. Raises Transient."""
+        new = set(versions) - self.gaps
+        self.handover.note_gaps([self.snapshot.versions[name] for name in sorted(new)], reason, self.deadline)
+        self.gaps |= new
 
     def note_unusable(self, error: Exception) -> None:
         """Note that a record could not be planned: it is delivered again before the next ones, or it was rejected."""
@@ -344,7 +349,7 @@ class Batch:
             sequences = list(dict.fromkeys(part.sequence for part in parts[target]))
             self.report.refuse(sequences, error, rule=target[0], key=target[1], target=target[1])
             if isinstance(error, InvalidRequest):
-                self.gaps[target[0]] = f"DynamoDB refuses to count in a group: {error}"
+                self.note_gaps(target[:1], f"DynamoDB refuses to count in a group: {error}")
         return {
             target: ([part.sequence for part in changes], counted.groups.get(target))
             for target, changes in parts.items()
@@ -359,7 +364,7 @@ class Batch:
                 self.report.fail(result.change.sequences, str(result.error))
             for refusal in result.refused:
                 if refusal.rule in self.program.lanes:
-                    self.gaps[refusal.rule] = f"the ledger refuses a contribution: {refusal.reason}"
+                    self.note_gaps([refusal.rule], f"the ledger refuses a contribution: {refusal.reason}")
                 self.report.rejected.append(rejection_of(result.change.source, refusal, result.change.sequences[-1]))
         for state, number in Counter(result.state for result in results).items():
             self.report.counters.add(_COUNTED.get(state, "failed"), number)
@@ -415,35 +420,28 @@ class Batch:
                 break
             failures.update(self.publisher.publish(targets, self.deadline, records, groups))
             done.update(targets)
-        self.gaps.update(dict.fromkeys(self.publisher.lost, "a target shows more than the ledger has: it was restored"))
-        for target, (sequences, _) in counted.items():
-            if target in failures:
-                about = {"rule": target[0], "key": target[1], "target": target[1]}
-                self.report.refuse(sequences[:1], failures[target], **about)
-            elif target not in done:
-                self.report.fail(sequences[:1], str(self.deadline.out_of_time))
+        if self.publisher.lost:
+            self.note_gaps(self.publisher.lost, "a target shows more than the ledger has: it was restored")
         published = Published(results, pending, done - unpublished_targets(failures), failures)
         if failures or len(done) < len(records):
-            self._report_unpublished(published)
+            for result in results:
+                touched = _touched_by(result, pending)
+                self._report_unpublished(published, result.change.sequences, touched, result.change.source)
+            for target, (sequences, _) in counted.items():
+                self._report_unpublished(published, sequences, {target})
         return published
 
-    def _report_unpublished(self, published: Published) -> None:
-        done, failures = published.done, published.failures
-        for result in published.results:
-            change, touched = result.change, _touched_by(result, published.pending)
-            if touched <= done and not failures.keys() & touched:
-                continue
-            for target in sorted(failures.keys() & touched):
-                self.report.refuse(
-                    change.sequences[:1],
-                    failures[target],
-                    rule=target[0],
-                    key=target[1],
-                    target=target[1],
-                    source=change.source,
-                )
-            if any(target not in done and target not in failures for target in touched):
-                self.report.fail(change.sequences[:1], str(self.deadline.out_of_time))
+    def _report_unpublished(
+        self, published: Published, sequences: Sequence[str], touched: Set[Target], source: str | None = None
+    ) -> None:
+        """Report the first of some records if a target that it leads to was not published."""
+        failures = published.failures
+        for target in sorted(failures.keys() & touched):
+            self.report.refuse(
+                sequences[:1], failures[target], rule=target[0], key=target[1], target=target[1], source=source
+            )
+        if any(target not in published.done and target not in failures for target in touched):
+            self.report.fail(sequences[:1], str(self.deadline.out_of_time))
 
     def forget(self, published: Published) -> None:
         """Remove published targets from the entries that name them. Without time left, they stay pending."""
