@@ -287,7 +287,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
             rule.writes_items and shares_calls(rule) for rule in program.recorded.values() if rule.into.table == name
         ),
         queried=tuple(dict.fromkeys(rule.children.index for rule in children if rule.children.index)),
-        lanes=tuple(n for n, rule in program.lanes.items() if any(source.table == name for source in rule.sources)),
+        lanes=program.lanes_from[name],
         leading=leading_keys([partition for partition, *_ in prefixes.values()]),
         unrestricted=unrestricted,
     )

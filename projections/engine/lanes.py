@@ -121,12 +121,9 @@ class Split(NamedTuple):
     uncounted: frozenset[str] = frozenset()
     newer: frozenset[str] = frozenset()
 
-    def by_lanes(self, sequence: str) -> frozenset[str]:
-        """Return the versions for which a record is not counted with entries."""
-        if not self.cuts:
-            return self.uncounted
-        number = int(sequence)
-        return self.uncounted.union([name for name, cut in self.cuts.items() if number > cut])
+    def counted_by_lane(self, number: int) -> list[str]:
+        """Return the versions for which a record is counted by the lane, by its sequence number."""
+        return [name for name, cut in self.cuts.items() if number > cut]
 
 
 NO_LANES = Split()
@@ -135,17 +132,19 @@ NO_LANES = Split()
 def add_parts(
     parts: Parts,
     record: Record,
+    number: int,
     versions: Iterable[str],
     keeping: Container[str],
     before: Contributions,
     after: Contributions,
 ) -> None:
-    """Add what a record changes in the groups of versions. An expiry changes nothing for those that keep what expired."""
+    """Add what a record with this sequence number changes in the groups of versions. An expiry changes nothing for those
+    that keep what has expired.
+    """
     for version in versions:
         olds, news = before.get(version), after.get(version)
         if olds == news or (record.expired and version in keeping):
             continue
-        number = int(record.sequence)
         for sign, targets, others in ((-1, olds, news), (1, news, olds)):
             for target, amounts in (targets or {}).items():
                 if others is None or others.get(target) != amounts:
@@ -192,11 +191,7 @@ class Handover:
         if not program.lanes or not records:
             return Split(newer=newer) if newer else NO_LANES
         table, label = records[0].key.table, records[0].label
-        concerned = [
-            snapshot.versions[name]
-            for name, rule in program.lanes.items()
-            if name not in newer and any(source.table == table for source in rule.sources)
-        ]
+        concerned = [snapshot.versions[name] for name in program.lanes_from[table] if name not in newer]
         if reason := _gap(shard, records):
             self.note_gaps(concerned, reason, deadline)
             return Split(uncounted=frozenset(version.name for version in concerned), newer=newer)
@@ -210,7 +205,7 @@ class Handover:
         unknown = [version for version in before if version.name not in cuts]
         if unknown:
             cuts.update(deadline.retry(partial(self._hand_over, unknown, lane, records)))
-        return Split(lane, cuts, newer=newer)
+        return Split(lane, dict(sorted(cuts.items())), newer=newer)
 
     def note_gaps(self, versions: Iterable[Version], reason: str, deadline: Deadline) -> None:
         """Record that the groups of versions may be wrong from now on. Raises Transient."""

@@ -305,14 +305,15 @@ def _changes(
         before, after = evaluate(old, record.key, record.old), evaluate(new, record.key, record.new)
         for rule, reason in after.problems:
             reject(record, rule, reason, dict(before.problems).get(rule))
-        by_lanes = split.by_lanes(record.sequence)
-        if by_lanes or split.newer:
-            add_parts(
-                parts, record, sorted(by_lanes & split.cuts.keys()), keeping, before.contributions, after.contributions
-            )
+        by_lanes = split.uncounted
+        if split.cuts:
+            number = int(record.sequence)
+            counted = split.counted_by_lane(number)
+            add_parts(parts, record, number, counted, keeping, before.contributions, after.contributions)
+            by_lanes = by_lanes.union(counted)
+        if others := by_lanes | split.newer:
             before, after = (
-                each._replace(contributions=without(each.contributions, by_lanes | split.newer))
-                for each in (before, after)
+                each._replace(contributions=without(each.contributions, others)) for each in (before, after)
             )
         expiry = Expiry.of(record.version, before, keeping) if record.expired else None
         if before.contributions == after.contributions and (expiry is None or not expiry.contributions):

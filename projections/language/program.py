@@ -319,6 +319,14 @@ class Program:
         return {name: rule for name, rule in self.recorded.items() if isinstance(rule, AggregateRule) and rule.lanes}
 
     @cached_property
+    def lanes_from(self) -> Mapping[str, tuple[str, ...]]:
+        """By table: the names of the rules that count its items by the shards of its stream."""
+        return {
+            table: tuple(n for n, rule in self.lanes.items() if any(source.table == table for source in rule.sources))
+            for table in self.tables
+        }
+
+    @cached_property
     def published(self) -> Mapping[str, Rule]:
         """By the rule's name: the rules, or their versions, that are published."""
         return {public_name(name): rule for name, rule in self.rules.items() if not rule.held}

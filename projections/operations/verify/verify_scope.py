@@ -53,10 +53,10 @@ class Scope:
         seen = {rule.name for rule in rules if self.states[rule.name] != "filling"}
         recorded = [rule for name, rule in program.recorded.items() if name in self.states]
         versions = snapshot.versions if snapshot is not None else {}
-        by_lanes = [versions[rule.name] for rule in recorded if rule.name in versions]
-        self.gaps = {version.name: version.gap for version in by_lanes if version.gap}
+        registered = [versions[rule.name] for rule in recorded if rule.name in versions]
+        self.gaps = {version.name: version.gap for version in registered if version.gap}
         """The versions whose groups may be wrong, each with the reason."""
-        self.by_lanes = frozenset(version.name for version in by_lanes if version.lanes is not None)
+        self.by_lanes = frozenset(version.name for version in registered if version.lanes is not None)
         """The versions that are counted by the shards of the stream."""
         self.grouped = (
             frozenset(rule.name for rule in recorded) - self.by_lanes if not self.offline else frozenset[str]()
