@@ -14,10 +14,9 @@ SAM = ROOT / ".venv-sam/bin/sam"
 TEMPLATE = ROOT / "template.yaml"
 
 AWS = {
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_ACCESS_KEY_ID": "test",
-    "AWS_SECRET_ACCESS_KEY": "test",
     "SAM_CLI_TELEMETRY": "0",
+    # not others than in this process: clients share the credentials that the first one found
+    **{name: os.environ[name] for name in ("AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")},
 }
 
 
