@@ -126,6 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "(PROJECTIONS_DEBUG=1 shows where)"
         )
         code = BUG
+    gc.freeze()  # else the interpreter looks for garbage among all objects before it ends
     sys.exit(code if isinstance(code, int) else 0)
 
 
