@@ -142,7 +142,7 @@ def match_of(rule: Mapping[str, Any]) -> dict[str, str]:
     return {str(key_name(name)): text for name, text in rule["match"].items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EmbedRule(Rule):
     """Attributes of a parent in every child that references it."""
 
@@ -265,7 +265,7 @@ class Reference(NamedTuple):
     key: ItemKey | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ListEmbedRule(EmbedRule):
     """Attributes of several parents in every child that references them, as one list or map."""
 

@@ -55,21 +55,20 @@ def understand(source: Source) -> tuple[Rules | None, list[Mistake]]:
     Invalid parts are removed and the rest is validated again, so that one mistake does not hide others. A misspelt name
     is corrected for this.
     """
-    data, mistakes = _corrected(source)
+    data, rules, mistakes = _corrected(source)
     data, empty = _filled(data, ())
     mistakes += [*empty, *source.mistakes]
-    while True:
-        try:
-            rules = Rules.model_validate(data, by_alias=True, by_name=False)
-            break
-        except ValidationError as error:
-            found = mistakes_in(error, data)
-            mistakes += found
-            rest = without(data, [mistake.path for mistake in found])
-            if rest is None:
-                return None, mistakes
-            data, more = rest
-            mistakes += more
+    if empty:
+        rules = _validate(data)
+    while isinstance(rules, ValidationError):
+        found = mistakes_in(rules, data)
+        mistakes += found
+        rest = without(data, [mistake.path for mistake in found])
+        if rest is None:
+            return None, mistakes
+        data, more = rest
+        mistakes += more
+        rules = _validate(data)
     return rules, mistakes + analyse(rules, mistakes)
 
 
@@ -81,17 +80,17 @@ _MOST_CORRECTED = 50
 """Misspelt names. The rules are validated after each correction."""
 
 
-def _corrected(source: Source) -> tuple[dict[str, Any], list[Mistake]]:
-    """Return the data with misspelt names corrected, and these mistakes.
+def _corrected(source: Source) -> tuple[dict[str, Any], Rules | ValidationError, list[Mistake]]:
+    """Return the data with misspelt names corrected, the rules or other mistakes in it, and those of the names.
 
     A name is only corrected if its value is of the kind that the correct name has: another name is unknown, not misspelt.
     """
     data: dict[str, Any] = source.data
     mistakes: list[Mistake] = []
     tried: set[Location] = set()
-    error = _invalid(data)
-    while error is not None and len(tried) < _MOST_CORRECTED:
-        details = error.errors(include_url=False)
+    rules = _validate(data)
+    while isinstance(rules, ValidationError) and len(tried) < _MOST_CORRECTED:
+        details = rules.errors(include_url=False)
         path = next(
             (one["loc"] for one in details if one["type"] == "extra_forbidden" and one["loc"] not in tried), None
         )
@@ -102,21 +101,21 @@ def _corrected(source: Source) -> tuple[dict[str, Any], list[Mistake]]:
         if meant is None:
             continue
         renamed = _renamed(data, path, meant)
-        after = _invalid(renamed)
-        worse = after is not None and (*path[:-1], meant) in {one.path for one in mistakes_in(after, renamed)}
+        after = _validate(renamed)
+        remaining = mistakes_in(after, renamed) if isinstance(after, ValidationError) else []
+        worse = (*path[:-1], meant) in {mistake.path for mistake in remaining}
         if _is_kind(path) or not worse:
             mistakes.append(Mistake(path, f'unknown (did you mean "{meant}"?)', at_key=True))
             source.rename(path, meant)
-            data, error = renamed, after
-    return data, mistakes
+            data, rules = renamed, after
+    return data, rules, mistakes
 
 
-def _invalid(data: Any) -> ValidationError | None:
+def _validate(data: Any) -> Rules | ValidationError:
     try:
-        Rules.model_validate(data, by_alias=True, by_name=False)
+        return Rules.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
         return error
-    return None
 
 
 def _meant(data: Any, path: Location) -> str | None:

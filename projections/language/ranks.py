@@ -102,7 +102,7 @@ RANK_LEVELS_IN_SHARDS = 2
 """How many levels of a `rank` are in shards: the groups of a later one are each a small part of a board."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RankRule(LedgerRule):
     """Counters over the digits of scores, in groups that readers read. It writes to no item: see above."""
 

@@ -126,7 +126,7 @@ def public_name(version: str) -> str:
     return version.partition(".")[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rule:
     """The properties of all kinds."""
 
@@ -341,7 +341,7 @@ class LedgerRule(Rule):
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CopyRule(Rule):
     """A copy under another key, guarded or claimed. `attributes` is None if it copies all."""
 
@@ -443,7 +443,7 @@ class ClaimedCopyRule(CopyRule, LedgerRule):
         return claims[0].source if claims else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ItemRule(Rule):
     """A rule that writes attributes of the source item itself, computed from its other attributes. It needs no guard."""
 
@@ -469,7 +469,7 @@ class ItemRule(Rule):
         return dict.fromkeys(self.owned())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IndexRule(ItemRule):
     """Key attributes of indexes, on the source item itself: the first case that matches applies."""
 
@@ -530,7 +530,7 @@ class Measure(NamedTuple):
     """Whether its values are text."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AggregateRule(LedgerRule):
     """Counters and other aggregates set on a target."""
 
@@ -653,7 +653,7 @@ class AggregateRule(LedgerRule):
         return values
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FlagRule(AggregateRule):
     """Attributes that a target has while at least one source contributes: a count that is published as other values."""
 
@@ -718,7 +718,7 @@ def member_of(slot: str, by: Value, position: int | None) -> str:
     return f"{slot}|{encode_order(by)}" + (f" {position:06d}" if position is not None else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PickRule(LedgerRule):
     """`top` (a list of the first few items) and `latest` (attributes of the first item), by an order."""
 
