@@ -221,7 +221,9 @@ def _rank(rule: str, board: dict[str, str], question: Question, options: Tables,
     if len(asked := question.options()) > 1:
         raise UsageError(f"{' and '.join(asked)} cannot be combined: pass one of them")
     low, high = (None if bound == NO_BOUND else bound for bound in question.between or (NO_BOUND, NO_BOUND))
-    _check_bounds(low, high)
+    with suppress(InvalidOperation):  # texts that are not numbers are reported later
+        if low is not None and high is not None and Decimal(low) > Decimal(high):
+            raise UsageError(f"--between {low} {high}: {low} is greater than {high}. Pass --between {high} {low}")
     there = find_deployed(options)
     document = there.document()
     check_board(Program.from_document(document), rule, board)  # reports mistakes before it looks for tables
@@ -244,13 +246,6 @@ def _rank(rule: str, board: dict[str, str], question: Question, options: Tables,
         if not answer.complete:
             print_line("incomplete: not all scores are counted yet. See `projections status`")
     return int(answer is None or not answer.complete or (question.score is not None and not answer.total))
-
-
-def _check_bounds(low: str | None, high: str | None) -> None:
-    """Raise UsageError if the bounds are reversed. Texts that are not numbers are reported later."""
-    with suppress(InvalidOperation):
-        if low is not None and high is not None and Decimal(low) > Decimal(high):
-            raise UsageError(f"--between {low} {high}: {low} is greater than {high}. Pass --between {high} {low}")
 
 
 def _line(answer: Ranked | ScoreCount, *, counts: bool) -> str:
