@@ -87,8 +87,6 @@ class Change(NamedTuple):
     """Those within the records whose contributions are kept, in order."""
     by_lanes: Set[str] = frozenset()
     """The versions for which lanes count the records: their part leaves the entry, without its groups."""
-    stays: Set[str] = frozenset()
-    """The versions whose part of the entry stays as it is."""
     learned: str = ""
     """Of a refresh: the version of the newest record that it took into account, if it knows one."""
 

@@ -16,8 +16,9 @@ record that was made long enough afterwards (`registry.HANDOVER_SECONDS`): the f
 *cut*: records up to it are counted with entries, later ones by lanes. A mark never falls, and is written on the condition
 that it is as it was read. From the end of the fill on, refreshes leave the version's part of entries alone.
 
-An invocation that was under way when a version was registered does not count for it, however late it works: its records were
-made before, so the fill sees what they say. Others, which lanes have counted since, have left no entry that shows it.
+An invocation that finds a version that was registered since it began gives its batch back (`is_overtaken`). Its records are
+older than the fill, and later ones, which functions without the version have processed, have left no entry that shows it.
+Neither can it go on without the version: an entry that gets the version of a record makes its next delivery a duplicate.
 
 **Gaps.** A *gap* is a flag of a version: its groups may be wrong, and only a recount clears it. Nothing is counted by lanes
 of a batch that has no shard, or whose sequence numbers do not rise.
@@ -112,14 +113,11 @@ class Split(NamedTuple):
     """How the records of a batch are counted, by the version of a rule with lanes.
 
     Records after the `cuts` of a version are counted by `lane`, others with entries. `uncounted` versions are not counted.
-    `newer` ones are not counted either, and their part of entries stays: they were registered after the function had got the
-    batch, so their fill sees what its records say.
     """
 
     lane: Lane | None = None
     cuts: Mapping[str, int] = {}
     uncounted: frozenset[str] = frozenset()
-    newer: frozenset[str] = frozenset()
 
     def counted_by_lane(self, number: int) -> list[str]:
         """Return the versions for which a record is counted by the lane, by its sequence number."""
@@ -127,6 +125,14 @@ class Split(NamedTuple):
 
 
 NO_LANES = Split()
+
+
+def is_overtaken(first: RegistrySnapshot, now: RegistrySnapshot) -> bool:
+    """Whether a version of a rule that lanes count was registered after an invocation `first` read the registry."""
+    by_lanes = {
+        version.rule for each in (first, now) for version in each.versions.values() if version.lanes is not None
+    }
+    return any(version.since > first.epoch and version.rule in by_lanes for version in now.maintained)
 
 
 def add_parts(
@@ -177,24 +183,18 @@ class Handover:
         self,
         program: Program,
         snapshot: RegistrySnapshot,
-        first: RegistrySnapshot,
         shard: str,
         records: Sequence[Record],
         deadline: Deadline,
     ) -> Split:
-        """Return how a batch is counted, and write the marks for it. `first` is the registry when the invocation began.
-
-        Raises Reload, Transient.
-        """
-        by_lanes = {v.rule for each in (first, snapshot) for v in each.versions.values() if v.lanes is not None}
-        newer = frozenset(v.name for v in snapshot.maintained if v.since > first.epoch and v.rule in by_lanes)
+        """Return how a batch is counted, and write the marks for it. Raises Reload, Transient."""
         if not program.lanes or not records:
-            return Split(newer=newer) if newer else NO_LANES
+            return NO_LANES
         table, label = records[0].key.table, records[0].label
-        concerned = [snapshot.versions[name] for name in program.lanes_from[table] if name not in newer]
+        concerned = [snapshot.versions[name] for name in program.lanes_from[table]]
         if reason := _gap(shard, records):
             self.note_gaps(concerned, reason, deadline)
-            return Split(uncounted=frozenset(version.name for version in concerned), newer=newer)
+            return Split(uncounted=frozenset(version.name for version in concerned))
         self._note_labels(concerned, table, label, deadline)
         lane = Lane.of(table, label, shard)
         cuts: dict[str, int] = {version.name: 0 for version in concerned if version.began_in_lanes}
@@ -205,7 +205,7 @@ class Handover:
         unknown = [version for version in before if version.name not in cuts]
         if unknown:
             cuts.update(deadline.retry(partial(self._hand_over, unknown, lane, records)))
-        return Split(lane, dict(sorted(cuts.items())), newer=newer)
+        return Split(lane, dict(sorted(cuts.items())))
 
     def note_gaps(self, versions: Iterable[Version], reason: str, deadline: Deadline) -> None:
         """Record that the groups of versions may be wrong from now on. Raises Transient."""

@@ -311,14 +311,14 @@ def _changes(
             counted = split.counted_by_lane(number)
             add_parts(parts, record, number, counted, keeping, before.contributions, after.contributions)
             by_lanes = by_lanes.union(counted)
-        if others := by_lanes | split.newer:
+        if by_lanes:
             before, after = (
-                each._replace(contributions=without(each.contributions, others)) for each in (before, after)
+                each._replace(contributions=without(each.contributions, by_lanes)) for each in (before, after)
             )
         expiry = Expiry.of(record.version, before, keeping) if record.expired else None
         if before.contributions == after.contributions and (expiry is None or not expiry.contributions):
             continue
-        change = _change(record, before.contributions, after, expiry, by_lanes, split.newer)
+        change = _change(record, before.contributions, after, expiry, by_lanes)
         earlier = changes.get((by_lanes, record.key))
         changes[by_lanes, record.key] = change if earlier is None else earlier.followed_by(change)
     lists: dict[frozenset[str], list[Change]] = {}
@@ -333,7 +333,6 @@ def _change(
     after: Evaluated,
     expiry: Expiry | None,
     by_lanes: frozenset[str],
-    stays: frozenset[str],
 ) -> Change:
     """Return the change that one record makes."""
     touched = targets_of(before) | targets_of(after.contributions)
@@ -349,7 +348,6 @@ def _change(
         image is None,
         (expiry,) if expiry is not None and expiry.contributions else (),
         by_lanes,
-        stays,
     )
 
 

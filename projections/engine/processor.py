@@ -31,7 +31,7 @@ from typing import Any
 from projections.engine.budget import Budget, Refresh
 from projections.engine.embeds import Push
 from projections.engine.guards import Guards
-from projections.engine.lanes import Handover
+from projections.engine.lanes import Handover, is_overtaken
 from projections.engine.plan import Plan, plan
 from projections.engine.records import Record, decode, decode_all
 from projections.engine.registry import Registry, RegistrySnapshot
@@ -167,14 +167,17 @@ class Processor:
 
     def _apply(
         self, records: Sequence[Any], shard: str, first: list[RegistrySnapshot], deadline: Deadline, report: Report
-    ) -> Batch:
+    ) -> Batch | None:
         """Apply a batch by the registry as it is now. Raises Reload, and StoreError if the registry cannot be read.
 
-        `first` gets the registry that the invocation read first.
+        `first` gets the registry that the invocation read first. Returns None if the batch must be left to a later one.
         """
         snapshot, program = deadline.retry(self._registry.current)
         if not first:
             first.append(snapshot)
+        elif is_overtaken(first[0], snapshot):
+            report.give_up(records, "a version of a rule with `ledger: lanes` was registered meanwhile")
+            return None
         decoded = decode_all(
             deadline.check_each(records), lambda record: decode(record, self._tables, program.tables, self._label)
         )
@@ -185,7 +188,7 @@ class Processor:
             deadline=deadline,
             report=report,
             documents=self._registry.documents,
-            split=self._handover.split(program, snapshot, first[0], shard, decoded.records, deadline),
+            split=self._handover.split(program, snapshot, shard, decoded.records, deadline),
         )
         report.rejected.extend(decoded.rejected)
         if decoded.rejected:

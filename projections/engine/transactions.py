@@ -124,12 +124,7 @@ class Attempt(NamedTuple):
         if entry is not None and (left := entry.contributions.keys() & self.change.by_lanes):
             entry = entry._replace(contributions=without(entry.contributions, left))
         touched = self.touched | entry.targets if entry is not None else self.touched
-        change = self.change
-        if change.stays:
-            after = without(change.after.contributions, change.stays)
-            stay = {rule: held for rule, held in entry.contributions.items() if rule in change.stays} if entry else {}
-            change = change._replace(after=change.after._replace(contributions={**after, **stay}))
-        return self._replace(change=change, entry=entry, known=True, touched=touched)
+        return self._replace(entry=entry, known=True, touched=touched)
 
     def result(
         self,

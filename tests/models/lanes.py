@@ -244,21 +244,18 @@ class Process:
         self.shard: Any = None
         self.start = self.wakes = 0
         self.is_function = self.is_shardless = False
-        self.known: Collection[int] | None = None
-        """Of a function: the versions that there were when it began."""
+        self.known = world.registry.versions.keys()
+        """The versions that there were when it began: the first that a function does is to read the registry. Fact: Lambda
+        delivers later records of a shard when a function has answered, or has run out of time. So it has begun by then."""
 
     def read(self) -> Steps:
         yield "read the registry"
         self.registry, self.read_at = self.world.registry, self.world.hour
 
     def versions(self) -> dict[int, Version]:
-        """Return the versions to count for.
-
-        Rule: not those that were registered after the function got its batch: their fill sees what its records say. Records
-        that were processed since by functions that did not know them have left no entry that shows it.
-        """
-        known = self.known if not self.world.without("count for no newer versions") else None
-        return {v: x for v, x in self.registry.versions.items() if known is None or v in known}
+        """Return the versions to count for."""
+        leaves = self.world.without("raise no entry past a newer version")
+        return {v: x for v, x in self.registry.versions.items() if v in self.known or not leaves}
 
     def change(self, change: Callable[[Registry], Registry]) -> Registry:
         """Change the registry: read it, and write it if it is as read, until that succeeds."""
@@ -596,10 +593,18 @@ def publish_all(me: Process) -> Steps:
 
 
 def function(me: Process, shard: Any, batch: Sequence[Record]) -> Steps:
-    """Process a batch. Acknowledge what is before the first record that failed."""
+    """Process a batch. Acknowledge what is before the first record that failed.
+
+    Rule: a batch is given back if a version was registered since the function began. The records are older than its fill.
+    Later ones, which functions have processed that did not know it, have left no entry that shows it. Neither can this one
+    go on without the version: an entry with the version of a record makes the record's next delivery a duplicate.
+    """
+    left_out = ("give back what is older than a version", "raise no entry past a newer version")
+    goes_on = any(map(me.world.without, left_out))
     while True:
         yield from me.read()
-        me.known = me.registry.versions.keys() if me.known is None else me.known
+        if me.registry.versions.keys() - me.known and not goes_on:
+            return
         with suppress(Again):
             yield from process_batch(me, shard, batch)
             return

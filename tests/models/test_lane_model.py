@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import lanes
@@ -17,50 +18,33 @@ SLEEPY: dict[str, Any] = {
 }  # fmt: skip
 
 MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
-    "a batch without a shard is a gap": (179, {}),
+    "a batch without a shard is a gap": (190, {}),
     "an ended part leaves without its group": (3, {}),
     "an expiry changes nothing": (3, {}),
     "another stream is a gap": (6, {}),
     "compact up to the cut": (44, {}),
     "compare the first part": (22, {}),
-    "count an ended part once": (
-        501,
-        {"events": ["horizon"], "keeps": False, "faults": 0.0, "operators": ["apply"], "changes": 3},
-    ),
+    "count an ended part once": (972, {}),
     "count in order": (141, {}),
     "count the rest if the lane is as seen": (22, {}),
-    "end in time": (355, {"sleepy": 0.25, "waits": [25], "keys": [0]}),
-    "forget lanes after their records": (24, {}),
+    "end in time": (146, {"sleepy": 0.25, "waits": [25], "keys": [0]}),
+    "forget lanes after their records": (42, {}),
     "hand over by the mark as read": (78, SLEEPY),
     "hand over once": (286, SLEEPY),
     "judge by the document alone": (3, {}),
     "know the stream at once": (174, {"events": ["restart"], "lanes": 1.0, "changes": 4}),
-    "leave nothing to tasks": (474, {"operators": ["apply"], "keeps": False, "sleepy": 0.12, "changes": 4}),
-    "leave the part in the entry": (3, {}),
+    "leave nothing to tasks": (62, {"operators": ["apply"], "keeps": False, "sleepy": 0.12, "changes": 4}),
+    "leave the part in the entry": (8, {}),
     "marks never fall": (12, SLEEPY),
-    "note gaps before counting on": (
-        1078,
-        {
-            "faults": 0.1,
-            "keeps": False,
-            "lanes": 1.0,
-            "begins": "lanes",
-            "empty": True,
-            "operators": ["refresh"],
-            "sleepy": 0.12,
-            "waits": [1, 6],
-        },
-    ),
+    "note gaps before counting on": (94, {}),
     "one part for each lane": (42, {}),
     "order guards by promotion": (6, {}),
-    "promote without a gap": (206, {"faults": 0.1, "operators": ["apply", "promote"], "lanes": 1.0}),
+    "promote without a gap": (198, {"faults": 0.1, "operators": ["apply", "promote"], "lanes": 1.0}),
+    "raise no entry past a newer version": (17_651, {}),
     "publish duplicates": (25, {"operators": ["refresh"], "sleepy": 0.06, "lanes": 1.0}),
-    "publish what is newer": (52, {}),
+    "publish what is newer": (394, {}),
     "read documents": (11, {}),
-    "read the registry after the commits": (
-        385,
-        {"operators": ["apply"], "sleepy": 0.25, "faults": 0.0, "events": [], "waits": [1], "writes": 12, "changes": 2},
-    ),
+    "read the registry after the commits": (274, {}),
     "refreshes leave what lanes count": (3, {}),
     "the mark is the cut": (55, {}),
     "wait for the handover": (25, {}),
@@ -69,17 +53,9 @@ MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
 """Rules that are left out, with the history that shows it."""
 
 
-@pytest.mark.parametrize(("first", "histories"), [(0, 600), pytest.param(600, 14_400, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(("first", "histories"), [(0, 600), pytest.param(600, 20_000, marks=pytest.mark.deep)])
 def test_histories_end_as_the_source_items_say(first: int, histories: int) -> None:
     assert {seed: wrong for seed in range(first, first + histories) if (wrong := lanes.play(seed))} == {}
-
-
-@pytest.mark.xfail(
-    strict=True, reason="not understood yet: records that are almost 24 hours old, a recount, functions that die"
-)
-@pytest.mark.parametrize("seed", [16_533, 17_651])
-def test_histories_that_end_wrong(seed: int) -> None:
-    assert lanes.play(seed) == []
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
@@ -120,21 +96,13 @@ def refresh_late(world: World) -> None:
     drain(late)
 
 
-def deliver_again(world: World) -> None:
-    """A function that did not know the version processed a record that is delivered again after the handover."""
+def deliver_again(world: World, *, is_tried: bool = False) -> None:
+    """A record is delivered again after the handover. It was tried with entries, or by a function without the version."""
+    number = register(world) if is_tried else 0
     world.write(0, Item("p", True))
-    fill(world, register(world))
-    world.write(2, Item("q", True))
-    deliver(world, 2)
-    deliver(world, 1, 2)
-
-
-def try_unmarked(world: World) -> None:
-    """A record that was tried with entries is delivered again after the handover."""
-    number = register(world)
-    world.write(0, Item("p", True))
-    deliver(world, 1)
-    fill(world, number)
+    if is_tried:
+        deliver(world, 1)
+    fill(world, number or register(world))
     world.write(2, Item("q", True))
     deliver(world, 2)
     deliver(world, 1, 2)
@@ -183,10 +151,10 @@ def meet_a_newer_version(world: World) -> None:
     ("mutant", "scenario"),
     [
         ("commit soon", refresh_late),
-        ("count for no newer versions", meet_a_newer_version),
+        ("give back what is older than a version", meet_a_newer_version),
         ("cut at the first record by lanes", deliver_again),
         ("keep marks", lose_the_mark),
-        ("mark what is tried", try_unmarked),
+        ("mark what is tried", partial(deliver_again, is_tried=True)),
         ("stop at a record that is stuck", pass_a_stuck_record),
     ],
 )

@@ -15,6 +15,7 @@ from projections.operations.failed_messages import FailedMessage
 from projections.operations.health import rules
 from projections.operations.message_redrive import Redrive
 from projections.operations.verify.repair import verify_and_repair
+from tests.engine.scene import before
 from tests.engine.world import HEAD, World
 from tests.operations.verify_scene import Brief, brief, drifts, edit, ledger_edit, of, repaired, verified
 
@@ -180,6 +181,30 @@ def test_a_gap_without_a_difference_is_repaired_too() -> None:
 
 
 # Backfills and promotions
+
+
+def test_a_batch_that_is_older_than_a_version_is_given_back() -> None:
+    """Its function would write an entry without the version, by which the record's next delivery is a duplicate."""
+    w = counted().under(LIKES + "  all: {from: Like, aggregate: {into: Post, set: {all: count}}}\n")
+    w.shard = "shard-1"
+    w.apply()
+    w.settle()
+    w.like(7, 1)
+    (record,) = records = w.records()
+
+    def fill() -> None:
+        w.registry().recount(["likes"])
+        w.forward(work := w.operation(), work.begin())
+
+    before(w, "transact", fill)
+    outcome = w.deliver(records)
+    assert (outcome.failed, outcome.failed_reason) == (
+        record["dynamodb"]["SequenceNumber"],
+        "a version of a rule with `ledger: lanes` was registered meanwhile",
+    )
+    w.settle()
+    w.carry_out()
+    assert w.post() == {"likeCount": 4, "stars": 3, "all": 4}
 
 
 def test_a_backfill_counts_again_what_lanes_count() -> None:
