@@ -122,8 +122,8 @@ def find_bench(stack: str, region: str | None = None) -> Bench:
     if waiting := sorted(name for name, state in status(live.store, rules).versions.items() if state != "active"):
         raise UsageError(f"{', '.join(waiting)}: not active. Run `projections apply {RULES} --stack {stack}`")
     mappings = deployed.mappings(live) or []
-    if len(mappings) != 1 or mappings[0]["State"] != "Enabled" or "StreamFunctionAlias" in outputs:
-        raise UsageError(f"stack {stack} needs one event source mapping that is enabled, and no gradual deployment")
+    if len(mappings) != 1 or mappings[0]["State"] != "Enabled":
+        raise UsageError(f"stack {stack} needs one event source mapping that is enabled")
     return Bench(stack, region, live, outputs["StreamFunctionName"], mappings[0], dynamodb)
 
 

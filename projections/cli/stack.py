@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _TABLE = "TableName"
 _LEDGER = "LedgerTableName"
-_FUNCTIONS = ("StreamFunctionAlias", "StreamFunctionName")
-"""The outputs that name the stream's function. A gradual deployment has the alias, which receives the records."""
 
 _FIRST = frozenset(("keys", "indexes", "stream", "ttl", "delivery", "filters", "permissions"))
 """The codes of findings without whose change rules would fail, or not see all items."""
@@ -309,9 +307,9 @@ class Deployed:
         from projections.aws.deployed_stack import packaged_file
         from projections.language.program import Program
 
-        function = next((self._outputs[name] for name in _FUNCTIONS if name in self._outputs), None)
+        function = self._outputs.get("StreamFunctionName")
         if function is None:
-            raise Misconfigured(f"the stack has no output {_FUNCTIONS[-1]}")
+            raise Misconfigured("the stack has no output StreamFunctionName")
         path, content = packaged_file(self.client("lambda"), function, "RULES_FILE", "rules.json")
         try:
             document: dict[str, Any]

@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 @rules_argument
 @click.option("--existing-table", "existing", is_flag=True, help="Use existing tables; their names are parameters.")
 @click.option(
-    "--gradual",
-    is_flag=True,
-    help="Shift batches to a new version of the stream function gradually, and back if an alarm fires (CodeDeploy).",
-)
-@click.option(
     "--leading-keys",
     is_flag=True,
     help="Allow the functions to read and write only items whose partition keys have the prefixes of the rules (IAM).",
@@ -64,7 +59,6 @@ if TYPE_CHECKING:
 def command(
     rules: str | None,
     existing: bool,
-    gradual: bool,
     leading_keys: bool,
     form: str,
     settings: tuple[str, ...],
@@ -91,8 +85,6 @@ def command(
       RULES=rules.yaml sam build && sam deploy --guided
       projections template rules.yaml --format cloudformation -o template.json --package functions.zip
     """
-    if gradual and form != "sam":
-        raise UsageError("--gradual applies to the SAM template only. Omit it, or omit --format")
     if settings and form != "cdk":
         raise UsageError("--set applies to --format cdk only. With other formats, the values are passed on deployment")
     if package is not None and form not in ("cloudformation", "cdk"):
@@ -106,7 +98,7 @@ def command(
         from projections.deploy.needs import Deployment
 
         program = program_of(rules)
-        deployment = Deployment(_path_text(find_rules(rules)), program, existing, gradual, leading_keys)
+        deployment = Deployment(_path_text(find_rules(rules)), program, existing, leading_keys)
         text = _text(form, deployment, settings)
     if not put_out(text, output, force=force):
         return 1

@@ -224,15 +224,14 @@ class TableNeeds(NamedTuple):
 class Deployment:
     """A deployment of rules.
 
-    `existing`: all tables exist already, and the template creates none. `gradual`: a new version of the stream's function
-    gets part of the batches first. `leading_keys`: the roles may write only items whose partition keys rules make or read.
+    `existing`: all tables exist already, and the template creates none. `leading_keys`: the roles may write only items whose
+    partition keys rules make or read.
     """
 
     file: str
     """The rule file, as the template's header names it."""
     program: Program
     existing: bool = False
-    gradual: bool = False
     leading_keys: bool = False
 
     @cached_property

@@ -18,9 +18,6 @@ from projections.printable import printable
 
 BASE = Path(__file__).with_name("base.yaml")
 
-_GRADUAL_TABLES = 4
-"""With more tables, the name of a ledger does not fit into the 256 characters of a description."""
-
 _DIRECTIVE = re.compile(r"(?P<indent> *)#: ?(?P<word>each|if|else|end|insert|#)(?: (?P<rest>.*))?")
 _VALUE = re.compile(r"<([A-Za-z][A-Za-z ]*)>")
 
@@ -28,14 +25,8 @@ _VALUE = re.compile(r"<([A-Za-z][A-Za-z ]*)>")
 def sam_template(deployment: Deployment) -> str:
     """Return the text of the template with comments, and its checksum.
 
-    Raises UsageError for names that AWS rejects, for more tables than the description of a version can name, and for keys
-    that no condition can restrict.
+    Raises UsageError for names that AWS rejects, and for keys that no condition can restrict.
     """
-    if deployment.gradual and len(deployment.tables) > _GRADUAL_TABLES:
-        raise UsageError(
-            f"--gradual supports at most {_GRADUAL_TABLES} tables, and these rules have {len(deployment.tables)}: the "
-            "description of a function's version names the streams in at most 256 characters. Omit --gradual"
-        )
     reason = next((table.unrestricted for table in deployment.tables if table.unrestricted), "")
     if deployment.leading_keys and reason:
         raise UsageError(
@@ -108,7 +99,6 @@ def _facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
     facts = {
         "new": not deployment.existing,
         "existing": deployment.existing,
-        "gradual": deployment.gradual,
         "restricted": deployment.leading_keys,
         "unrestricted": not deployment.leading_keys,
         "parallel": not all(each.lanes for each in deployment.tables),
@@ -136,13 +126,11 @@ def _values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
             f" --{flag}"
             for flag, is_set in {
                 "existing-table": deployment.existing,
-                "gradual": deployment.gradual,
                 "leading-keys": deployment.leading_keys,
             }.items()
             if is_set
         ),
         "table parameters": ", ".join(parameters),
-        "longest ledger name": str(136 - LABEL * len(tables)),
         "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
         "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",
         "pages": _PAGES,
@@ -169,8 +157,6 @@ def _part(name: str, deployment: Deployment, table: TableNeeds | None) -> list[s
     """Return the lines of `#: insert NAME`."""
     if name == "tables":
         return _environment(deployment)
-    if name == "version":
-        return _version(deployment)
     if name == "freshness alarms":
         return _freshness_alarms(deployment)
     assert table is not None, f"{name} is of one table"
@@ -251,30 +237,6 @@ def _environment(deployment: Deployment) -> list[str]:
         '  - ","',
         *_items(streams, "  - - ", "    - "),
     ]
-
-
-LABEL = 24
-"""Characters of a stream's label and a space in the description of a version."""
-
-
-def _version(deployment: Deployment) -> list[str]:
-    """Return the description of a version: all values of parameters that its function uses, in at most 256 characters.
-
-    Without the ledger's name it has at most 120 characters, and 24 for each stream. It omits the names of tables, because
-    the stream changes with the table.
-    """
-    values = [
-        f'!If [CreateLedger, "-", !Ref {_LEDGER}]',
-        '!If [HasKey, !Select [1, !Split ["key/", !Ref KmsKeyArn]], "-"]',
-        "!Ref RulesFile",
-        *(
-            f"!Ref {name}"
-            for name in ("PushWritesPerSecond", "RuleWritesPerMinute", "AuditItems", "Redact", "LogLevel", "Tracing")
-        ),
-        *(f"!Ref {name}" for name in ("Runtime", "MemorySize")),
-        *(f'!Select [3, !Split ["/", {_stream(deployment, table)}]]' for table in deployment.tables),
-    ]
-    return ['- " "', *_items(values, "- - ", "  - ")]
 
 
 def _items(texts: Sequence[str], first: str, others: str) -> list[str]:

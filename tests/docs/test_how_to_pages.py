@@ -23,7 +23,7 @@ import pytest
 from guide import DOCS, ROOT, blocks, said
 from place import Place
 from ruamel.yaml import YAML
-from test_operations_page import operation, parameters
+from test_operations_page import committed, operation
 
 sys.path.append(str(ROOT / "tests/deploy"))
 
@@ -302,7 +302,9 @@ def test_commands_have_the_options_that_a_page_gives_them(name: str) -> None:
                 _known_to_aws(words)
             elif program == "sam":
                 given = {word.partition("=")[0] for word in words if re.match(r"[A-Z]\w+=", word)}
-                assert given <= parameters().keys() | {name for name in given if name.startswith("Existing")}
+                assert given <= committed()["Parameters"].keys() | {
+                    name for name in given if name.startswith("Existing")
+                }
                 assert words[0] in ("build", "deploy", "delete", "local")
             else:
                 assert program in ("cp", "git", "grep", "python", "sed"), line

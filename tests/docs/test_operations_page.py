@@ -18,11 +18,7 @@ from place import MENDED, RULES, Place
 from projections.aws.clients import client
 from projections.aws.queues import Queue
 from projections.cli.main import COMMANDS, main
-from projections.deploy.cloudformation import read_template, template_of
-from projections.deploy.needs import Deployment
-from projections.deploy.sam_template import sam_template
-from projections.language.loader import loads
-from projections.language.program import Program
+from projections.deploy.cloudformation import read_template
 from projections.stores.memory import MemoryStore
 from tests.operations.backfill.stage import ALL, LIKE, POST, USER, Stage
 
@@ -34,12 +30,6 @@ LINES = [(block.line, line) for block in blocks(PAGE) if block.language == "sh" 
 @cache
 def committed() -> Mapping[str, Any]:
     return read_template(ROOT / "template.yaml").data
-
-
-@cache
-def parameters() -> Mapping[str, Any]:
-    rules = Program.from_document(loads(RULES).document())
-    return template_of(sam_template(Deployment("rules.yaml", rules, gradual=True))).data["Parameters"]
 
 
 def commands(program: str) -> list[list[str]]:
@@ -90,8 +80,7 @@ def test_an_alarm_has_commands_and_the_severity_of_its_receiver(alarm: str) -> N
 
 def test_every_parameter_is_there_with_its_default() -> None:
     shown = {tick(name)[0]: next(iter(tick(default)), "") for name, default, _ in rows("Parameters")}
-    assert parameters().keys() - committed()["Parameters"].keys() == {"TrafficShift"}
-    assert shown == {name: str(one.get("Default", "")) for name, one in parameters().items()}
+    assert shown == {name: str(one.get("Default", "")) for name, one in committed()["Parameters"].items()}
 
 
 @pytest.mark.parametrize(("role", "actions"), [(tick(role)[0], tick(actions)) for role, actions in rows("Permissions")])
@@ -148,7 +137,7 @@ def test_a_command_of_aws_has_the_parameters_the_page_gives_it(arguments: list[s
 def test_what_is_deployed_has_the_parameters_the_page_gives_it() -> None:
     given = [word for words in commands("sam") for word in words if "=" in word]
     assert given
-    assert {word.partition("=")[0] for word in given} <= set(parameters())
+    assert {word.partition("=")[0] for word in given} <= set(committed()["Parameters"])
     assert {words[0] for words in commands("sam")} == {"build", "deploy"}
 
 

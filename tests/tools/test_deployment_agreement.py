@@ -592,10 +592,10 @@ def test_a_template_that_nobody_edited_is_to_be_generated_again(run: Run, tmp_pa
     text = SOCIAL.read_text()
     old.write_text(text)
     new.write_text(text.replace('"LIKE#POST#', '"LIKES#').replace('"COMMENT#', '"COMMENTS#'))
-    assert run("template", str(old), "--gradual", "-o", str(path))[0] == 0
+    assert run("template", str(old), "--leading-keys", "-o", str(path))[0] == 0
     code, out, _ = run("check", str(new), "--template", str(path))
     assert code == 1
-    assert f"Generate it again: projections template {new} --gradual -o {path}\n" in out
+    assert f"Generate it again: projections template {new} --leading-keys -o {path}\n" in out
     assert "→" not in out
     path.write_text(path.read_text().replace("Description: ", "Description: Our ", 1))
     code, out, _ = run("check", str(new), "--template", str(path))

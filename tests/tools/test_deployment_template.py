@@ -65,15 +65,13 @@ def test_the_committed_template_is_that_of_the_shipped_rules(
 
 @pytest.mark.deep
 def test_cfn_lint_finds_nothing_in_any_template(tmp_path: Path) -> None:
-    """A rule file for each combination of what a table needs. `--gradual` with tables that exist: else it takes minutes."""
+    """A rule file for each combination of what a table needs."""
     (tmp_path / "hostile.rules").write_text(HOSTILE)
     needs = [path for path in RULE_FILES if path.stem in ("braces", "chains", "lists", "sources")]
     for path in [SOCIAL, TABLES, EMBEDS, *needs, tmp_path / "hostile.rules"]:
         (tmp_path / f"{path.stem}.yaml").write_text(sam_template(deployment(path)))
     for path in (TABLES, EMBEDS):
         (tmp_path / f"{path.stem}-existing.yaml").write_text(sam_template(deployment(path, existing=True)))
-    gradual = Deployment("rules.yaml", Program.from_document(load(SOCIAL).document()), existing=True, gradual=True)
-    (tmp_path / "gradual.yaml").write_text(sam_template(gradual))
     plain = cloudformation_template(deployment(TABLES))
     valued = with_values(plain, {"KmsKeyArn": "arn:aws:kms:us-east-1:111122223333:key/1"})
     for name, template in (("plain", plain), ("valued", valued)):

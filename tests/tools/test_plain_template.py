@@ -143,8 +143,6 @@ def test_options_of_other_formats_are_refused(run: Run) -> None:
     assert (code, err.startswith("projections: --set applies to --format cdk only")) == (2, True), err
     code, _, err = run("template", file, "--package", "functions.zip")
     assert (code, err.startswith("projections: --package applies to --format cloudformation and cdk")) == (2, True), err
-    code, _, err = run("template", file, "--format", "cloudformation", "--gradual")
-    assert (code, err.startswith("projections: --gradual applies to the SAM template only")) == (2, True), err
 
 
 def test_package_reports_mistakes_of_rules_and_a_missing_make(
