@@ -79,7 +79,7 @@ def parts_of(store: Store, partition: str) -> list[Image]:
 
 def is_amount(name: str) -> bool:
     """Return whether an attribute of a group is one that commits add to."""
-    return name in ("version", "n") or name[:1] in ("=", "#", "%")
+    return name == "n" or name == "version" or name[:1] in "=#%"
 
 
 def sum_group(promotion: int, parts: Iterable[Image]) -> Group:
@@ -94,8 +94,10 @@ def sum_group(promotion: int, parts: Iterable[Image]) -> Group:
                 damaged[name] = value
             elif name == "version":
                 version += int(Decimal(value["N"]))
+            elif name in amounts:
+                amounts[name] = WIDE.add(amounts[name], Decimal(value["N"]))
             else:
-                amounts[name] = WIDE.add(amounts.get(name, Decimal(0)), Decimal(value["N"]))
+                amounts[name] = Decimal(value["N"])
     n = int(amounts.pop("n", 0))
     return Group(version, group_at(promotion, version), Totals(n, amounts), damaged)
 

@@ -551,6 +551,10 @@ _TO_SORTED, _FROM_SORTED = bytes.maketrans(_STANDARD, _SORTED), bytes.maketrans(
 _PROMOTION, _VERSION, _COUNT = 36, 54, 54
 """Bits in the digits of a guard, 6 for each: epochs to the year 4147, versions to 18 * 10^15."""
 
+_MOST_PROMOTION, _MOST_VERSION = (1 << _PROMOTION) - 1, (1 << _VERSION) - 1
+_ZERO = 1 << _COUNT - 1
+"""What a count is added to: a damaged group's may be below zero."""
+
 _ORDER = (_PROMOTION + _VERSION) // 6
 """How many of the digits order guards."""
 
@@ -558,13 +562,9 @@ _ORDER = (_PROMOTION + _VERSION) // 6
 def digits_of(at: str, n: int) -> str:
     """Return the version of a group and the number of its contributions as 24 digits. Numbers that do not fit are cut."""
     promotion, _, version = at.partition(".")
-    number = _fitting(int(promotion), _PROMOTION) << _VERSION | _fitting(int(version), _VERSION)
-    number = number << _COUNT | _fitting(n + (1 << _COUNT - 1), _COUNT)
+    number = min(int(promotion), _MOST_PROMOTION) << _VERSION | min(int(version), _MOST_VERSION)
+    number = number << _COUNT | max(0, min(n + _ZERO, 2 * _ZERO - 1))
     return b2a_base64(number.to_bytes(18, "big"), newline=False).translate(_TO_SORTED).decode()
-
-
-def _fitting(number: int, bits: int) -> int:
-    return max(0, min(number, (1 << bits) - 1))
 
 
 def parts_of_text(value: Value | None) -> _Parts | None:
@@ -575,8 +575,8 @@ def parts_of_text(value: Value | None) -> _Parts | None:
         return None
     digest, digits, signature = match.groups()
     number = int.from_bytes(a2b_base64(digits.encode().translate(_FROM_SORTED)), "big")
-    version, n = number >> _COUNT, (number & (1 << _COUNT) - 1) - (1 << _COUNT - 1)
-    at = group_at(version >> _VERSION, version & (1 << _VERSION) - 1)
+    version, n = number >> _COUNT, (number & 2 * _ZERO - 1) - _ZERO
+    at = group_at(version >> _VERSION, version & _MOST_VERSION)
     return _Parts(digest, Guard(at, n=n), digits, signature)
 
 

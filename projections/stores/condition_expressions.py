@@ -119,26 +119,14 @@ class Expressions:
     operators: int
 
 
-# Tuples: isinstance() with a union creates the union at each call, which takes longer than the check.
-_JOINING = (AllOf, AnyOf)
-_WITHOUT_VALUE = (Exists, Missing)
-
-
-def shape(condition: Condition | None) -> Shape:
-    return () if condition is None else _take_apart(condition, [])
-
-
-def _take_apart(condition: Condition, values: list[Value]) -> Shape:
+def take_apart(condition: Condition, values: list[Value]) -> Shape:
     """Return the shape of a condition, and add its values to `values` in the order of its expression."""
-    kind = type(condition)
-    if isinstance(condition, _JOINING):
-        shapes = []
-        for each in condition.conditions:
-            shapes.append(_take_apart(each, values))
-        return (kind, tuple(shapes))
-    if not isinstance(condition, _WITHOUT_VALUE):
-        values.append(condition.value)
-    return (kind, condition.path)
+    kind = type(condition)  # not isinstance(), nor a generator: this takes a tenth of the time of a batch
+    if kind is AllOf or kind is AnyOf:
+        return kind, tuple([take_apart(each, values) for each in condition.conditions])  # type: ignore[union-attr]
+    if kind is not Exists and kind is not Missing:
+        values.append(condition.value)  # type: ignore[union-attr]
+    return kind, condition.path  # type: ignore[union-attr]
 
 
 def expressions(update: Update | None, condition: Condition | None) -> Expressions:
@@ -150,9 +138,9 @@ def express(update: Update | None, condition: Condition | None) -> tuple[Express
     """Return the expressions of a write, and its values in the order in which they are numbered."""
     if update is None:
         values: list[Value] = []
-        return _compile((), (), (), (), _take_apart(condition, values) if condition else ()), values
+        return _compile((), (), (), (), take_apart(condition, values) if condition else ()), values
     values = [*update.set.values(), *update.add.values(), *update.discard.values()]
-    tree = _take_apart(condition, values) if condition else ()
+    tree = take_apart(condition, values) if condition else ()
     texts = _compile(tuple(update.set), tuple(update.remove), tuple(update.add), tuple(update.discard), tree)
     return texts, values
 

@@ -420,11 +420,14 @@ class DynamoDBStore:
             return [error] * len(statements)
         answers: list[Image | StoreError | None] = []
         for each in answer["Responses"]:
-            self._note(throttling(each, names))
-            problem = of_statement(each["Error"], names) if "Error" in each else None
-            if isinstance(problem, Misconfigured):
-                raise problem
-            answers.append(problem or (from_boto(each["Item"]) if each.get("Item") else None))
+            if "Error" in each:
+                self._note(throttling(each, names))
+                problem = of_statement(each["Error"], names)
+                if isinstance(problem, Misconfigured):
+                    raise problem
+                answers.append(problem)
+            else:
+                answers.append(each.get("Item") or None)
         return answers
 
     def _answer(self, write: Update) -> StoreError | None:

@@ -23,7 +23,7 @@ from projections.engine.store import (
     Write,
 )
 from projections.errors import Misconfigured
-from projections.stores.condition_expressions import Expressions, Shape, express, operands, projection, shape
+from projections.stores.condition_expressions import Expressions, Shape, express, projection, take_apart
 from projections.stores.wire import JSON, QUOTED, boto_value, to_boto, value_json
 
 BATCH_STATEMENTS = 25
@@ -43,35 +43,23 @@ def require_items(schema: Schema, update: Update) -> None:
 
 def _requires(condition: Condition | None, term: Exists) -> bool:
     if isinstance(condition, AllOf):
-        return any(_requires(each, term) for each in condition.conditions)
+        return term in condition.conditions or any(_requires(each, term) for each in condition.conditions)
     return condition == term
 
 
-def statement(table: str, schema: Schema, update: Update, returning: bool = False) -> str | None:
-    """Return the text of an update on the table of this name; None if PartiQL cannot express it.
+def statement(table: str, schema: Schema, update: Update, returning: bool = False) -> tuple[str, list[Value]] | None:
+    """Return an update of the table of this name as text with question marks, and their values; None if PartiQL cannot
+    express it.
 
     With `returning`, it returns the item after it, and may add to numbers that the item has.
     """
     if update.discard or not (update.set or update.remove or update.add) or (update.add and not returning):
         return None
-    shape = _needed_shape(update.condition, schema)
-    names = tuple(update.set), tuple(update.add), tuple(update.remove)
-    return _compile(table, schema.key_attributes, *names, shape, returning)
-
-
-def parameters(schema: Schema, update: Update) -> list[Value]:
-    """Return the values of a statement's question marks."""
     values = [*update.set.values(), *update.add.values(), *schema.wire(update.key).values()]
-    if update.condition is not None:
-        values += [value for value, _ in operands(update.condition)]
-    return values
-
-
-def _needed_shape(condition: Condition | None, schema: Schema) -> Shape:
-    """Return the shape of a condition, flat at the top, without the term that the item exists, which UPDATE implies."""
-    tree = shape(condition)
-    terms = tree[1] if tree and tree[0] is AllOf else (tree,)
-    return tuple(term for term in terms if term != (Exists, (schema.partition[0],)))
+    tree = take_apart(update.condition, values) if update.condition else ()
+    names = tuple(update.set), tuple(update.add), tuple(update.remove)
+    text = _compile(table, schema.key_attributes, *names, tree, returning)
+    return None if text is None else (text, values)
 
 
 @lru_cache(maxsize=4096)
@@ -81,12 +69,14 @@ def _compile(
     set_: tuple[str, ...],
     add: tuple[str, ...],
     remove: tuple[str, ...],
-    terms: Shape,
+    condition: Shape,
     returning: bool,
 ) -> str | None:
+    terms = condition[1] if condition and condition[0] is AllOf else (condition,) if condition else ()
     changes = [f"SET {_name(name)}=?" for name in set_] + [f"SET {_name(name)}={_name(name)}+?" for name in add]
     changes += [f"REMOVE {_name(name)}" for name in remove]
-    where = [f"{_name(name)}=?" for name in key] + [_condition(term) for term in terms]
+    where = [f"{_name(name)}=?" for name in key]
+    where += [_condition(term) for term in terms if term != (Exists, key[:1])]  # which UPDATE implies
     answer = " RETURNING ALL NEW *" if returning else ""
     text = f"UPDATE {_name(table)} {' '.join(changes)} WHERE {' AND '.join(where)}{answer}"
     return text if len(text.encode("utf-8", "surrogatepass")) <= STATEMENT_BYTES else None
@@ -213,12 +203,12 @@ class Requests:
         """Return one statement of a batch as DynamoDB's JSON; None if it must be an UpdateItem."""
         table = update.key.table
         schema = self.schema(table)
-        text = statement(self.name(table), schema, update, returning)
-        if text is None:
+        parts = statement(self.name(table), schema, update, returning)
+        if parts is None:
             return None
-        sent = ",".join(map(value_json, parameters(schema, update)))
+        sent = ",".join(map(value_json, parts[1]))
         try:
-            return f'{{"Statement":{QUOTED(text)},"Parameters":[{sent}]}}'.encode()
+            return f'{{"Statement":{QUOTED(parts[0])},"Parameters":[{sent}]}}'.encode()
         except UnicodeEncodeError:  # one unpaired surrogate must not fail the whole call
             return None
 

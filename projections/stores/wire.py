@@ -56,8 +56,8 @@ def value_json(value: Value) -> str:
 
 
 def take_raw_items(client: DynamoDBClient) -> None:
-    """Make a client answer reads with the items of the body itself, whose binary values are base64 text."""
-    for operation in ("BatchGetItem", "GetItem", "Query", "Scan"):
+    """Make a client answer with the items of the body itself, whose binary values are base64 text."""
+    for operation in ("BatchExecuteStatement", "BatchGetItem", "GetItem", "Query", "Scan", "UpdateItem"):
         client.meta.events.register(
             f"before-parse.dynamodb.{operation}", _take_items, unique_id=f"projections-{operation}-take-items"
         )
