@@ -113,7 +113,7 @@ def _with_other_ledgers(versions: RuleVersions, document: Mapping[str, Any], rng
         return document
     rules = dict(document["projections"])
     for name, rule in Program.from_document(document).rules.items():
-        if isinstance(rule, AggregateRule) and rng.random() < 0.3:
+        if isinstance(rule, AggregateRule) and "aggregate" in rules[name] and rng.random() < 0.3:
             action = dict(rules[name]["aggregate"])
             if action.pop("ledger", None) is None and all(measure.function in ADDED for measure in rule.measures):
                 action["ledger"] = "lanes"
