@@ -126,7 +126,13 @@ def command(
         print_line("Nothing was written.", err=True)
         return STOPPED
     run = backfill.apply(
-        live.program, fates, hold=hold, segments=segments, allow_delete=running.allow_delete, restart=restart
+        live.program,
+        fates,
+        hold=hold,
+        segments=segments,
+        allow_delete=running.allow_delete,
+        restart=restart,
+        streams={name: live.described[name].get("LatestStreamLabel", "") for name in live.program.tables},
     )
     if run is None:
         states = states_of(backfill.registry.read_or_create())

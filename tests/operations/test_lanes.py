@@ -328,3 +328,20 @@ def test_a_ledger_that_was_restored_is_a_gap() -> None:
     w.settle()
     assert (snapshot := w.registry().read()) is not None
     assert "restored" in snapshot.versions["likes.1"].gap
+
+
+def test_a_stream_that_was_replaced_before_its_first_batch_is_a_gap() -> None:
+    """`apply` notes the stream. A recount begins with the one that is known, or with its first batch."""
+    w = World(LIKES)
+    w.shard = "shard-1"
+    w.operation().apply(w.program, streams={"main": "2026-01-01T00:00:00.000"})
+    w.put("POST#1", "METADATA")
+    w.like(1, 1)
+    w.settle()
+    version = w.registry().read_or_create().versions["likes.1"]
+    assert (version.gap, len(version.streams)) == ("the table main has another stream than before", 2)
+    assert w.registry().recount(["likes"]).snapshot.versions["likes.2"].streams == frozenset()
+    w = counted()
+    known = w.registry().read_or_create().versions["likes.1"].streams
+    assert len(known) == 1
+    assert w.registry().recount(["likes"]).snapshot.versions["likes.2"].streams == known

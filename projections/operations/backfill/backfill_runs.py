@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from projections.engine import rivals
@@ -184,13 +185,19 @@ class Backfill:
         segments: int = 4,
         allow_delete: bool = False,
         restart: bool = False,
+        streams: Mapping[str, str] = MappingProxyType({}),
     ) -> Run | None:
         """Register the rules of a file, and start or continue the run that fills and publishes them.
 
         Returns None if nothing is to be filled, published or removed. `fates` and `hold` are as in `Registry.register`; with
-        `hold`, filled versions are not published. Raises UsageError and Misconfigured.
+        `hold`, filled versions are not published. `streams` has the label of each table's stream, from which lanes count:
+        records of another one are a gap. Raises UsageError and Misconfigured.
         """
         snapshot, chosen = self.registry.register(program, fates, hold=hold)
+        by_lanes = self.registry.program(snapshot).lanes_from
+        for table, label in streams.items():
+            if label and (names := by_lanes.get(table)):
+                snapshot = self.registry.note_stream(names, table, label)
         versions = [v.name for v in chosen.values() if v.state == "filling" or (v.state != "active" and not v.held)]
         fills = restart or bool(unread(snapshot)) or any(version.state == "filling" for version in chosen.values())
         if not (versions or fills or incomplete(snapshot)):
