@@ -586,7 +586,9 @@ class Registry:
                 filling = self._as(active, "filling")._replace(number=now.next[active.rule], since=epoch)
                 filling = filling._replace(promoted=0, unfinished=False, doubted=False, gap="")
                 if len({each.partition("|")[0] for each in active.streams}) < len(active.streams):
-                    filling = filling._replace(streams=frozenset())  # which of them is the latest, its first batch tells
+                    filling = filling._replace(
+                        streams=frozenset()
+                    )  # which of them is the latest, its first batch tells
                 added[active.rule] = filling if filling.lanes is None else filling._replace(lanes=0)
             gone = [v.name for v in now.versions.values() if v.rule in added and v.state in ("filling", "ready")]
             then = now.with_versions(epoch, *doubted, *added.values(), gone=gone)

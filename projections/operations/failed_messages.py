@@ -51,14 +51,16 @@ class FailedMessage:
     """A failed message: its `place`, and the `reason` that it gives.
 
     `items` has the images in the records of each item; `newest` the order of its newest record, and whether that is a
-    removal other than by TTL; `records` the records of each item that Lambda discarded. `unusable` is why nothing can be
-    done with it, and what to do instead.
+    removal other than by TTL; `records` the records of each item that Lambda discarded. `lost` is the table of records of
+    which it has the position only, and when the last was made, or 0. `unusable` is why nothing can be done with it, and what
+    to do instead.
     """
 
     place: str
     items: Mapping[ItemKey, Sequence[Image]] = field(default_factory=dict)
     newest: Mapping[ItemKey, tuple[tuple[int, str], bool]] = field(default_factory=dict)
     records: Mapping[ItemKey, Sequence[DiscardedRecord]] = field(default_factory=dict)
+    lost: tuple[str, float] | None = None
     task: Task | None = None
     reason: str = ""
     unusable: str | None = None
@@ -137,11 +139,18 @@ class Reader:
             records = event.get("Records", []) if isinstance(event, dict) else event
             return replace(self._read(event, place), records=self._discarded_records(records), reason=condition)
         info = batch if isinstance(batch, dict) else {}
-        raise BadInput(
+        physical = str(info.get("streamArn", "")).partition(":table/")[2].partition("/")[0]
+        unusable = (
             f"it has the position of {info.get('batchSize', 'some')} records in their stream ({info.get('shardId')}, from "
             f"{info.get('startSequenceNumber')}), and names no items. Run `projections backfill`, which corrects what these "
             "records changed, then delete it by hand. An S3 bucket as on-failure destination receives the records themselves"
         )
+        table, last = self._logical.get(physical, ""), str(info.get("approximateArrivalOfLastRecord"))
+        try:
+            at = datetime.fromisoformat(last).timestamp()
+        except ValueError:
+            at = 0.0
+        return FailedMessage(place, lost=(table, at) if table else None, reason=condition, unusable=unusable)
 
     def _records(self, records: Iterable[Any], place: str) -> FailedMessage:
         items: dict[ItemKey, list[Image]] = {}

@@ -277,7 +277,10 @@ class Redrive:
 
 
 def _concerns(message: FailedMessage, program: Program, sources: Sequence[Entity], since: int) -> bool:
-    """Return whether a message has a record of an item of these entities that may be newer than a version."""
+    """Return whether a message has, or lacks, a record of an item of these entities that may be newer than a version."""
+    if message.lost is not None:
+        table, at = message.lost
+        return table in {entity.table for entity in sources} and not 0 < at < since - _BEFORE_FILL
     for key in message.newest:  # of all items with records
         if not any(entity in sources for entity in program.entities_at(key)):
             continue

@@ -11,7 +11,7 @@ import pytest
 from projections.engine.goals import DiscardedRecord
 from projections.engine.store import ItemKey
 from projections.inspect.explain.item import item_explanation
-from projections.operations.failed_messages import FailedMessage
+from projections.operations.failed_messages import FailedMessage, Reader
 from projections.operations.health import rules
 from projections.operations.message_redrive import Redrive
 from projections.operations.verify.repair import verify_and_repair
@@ -281,6 +281,19 @@ def test_a_redriven_batch_leaves_a_gap_unless_the_version_was_filled_after_it(
     snapshot = w.registry().read_or_create()
     assert (answer.left, redrive.gaps) == ({}, gaps)
     assert {version.name for version in snapshot.maintained if version.gap} == gaps
+
+
+@pytest.mark.parametrize(("table", "at", "gaps"), [("app", 1_700_000_000, 1), ("app", 1_699_990_000, 0), ("b", 0, 0)])
+def test_positions_of_discarded_records_leave_a_gap(table: str, at: int, gaps: int) -> None:
+    """To a queue, Lambda sends only where the records are. The message stays, and leaves no gap in what is counted later."""
+    w = counted()
+    arn = f"arn:aws:dynamodb:us-east-1:1:table/{table}/stream/2026"
+    batch = {"streamArn": arn, "approximateArrivalOfLastRecord": datetime.fromtimestamp(at, UTC).isoformat()}
+    reader = Reader(w.program.tables, {"main": "app"})
+    redrive = Redrive(w.program, w.store, now=lambda: 1_700_000_000.0)
+    (answer,) = redrive.work([reader.value({"DDBStreamBatchInfo": batch}, "here")])
+    assert "names no items" in answer.left[""][0]
+    assert len(redrive.gaps) == gaps
 
 
 def status(w: World, seconds: int = 0) -> list[tuple[str, str]]:

@@ -30,7 +30,8 @@ def by_lanes(document: Mapping[str, Any], draw: Random) -> Mapping[str, Any] | N
         return None
     chosen = draw.sample(names, (len(names) + 1) // 2)
     changed = {
-        name: {**projections[name], "aggregate": {**projections[name]["aggregate"], "ledger": "lanes"}} for name in chosen
+        name: {**projections[name], "aggregate": {**projections[name]["aggregate"], "ledger": "lanes"}}
+        for name in chosen
     }
     return {**document, "projections": {**projections, **changed}}
 
