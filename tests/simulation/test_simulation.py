@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 import pytest
 from adversary import adversary_of
+from by_lanes import documents
 from click.testing import CliRunner
 from mutants import GUARDED, MUTANTS, Mutant, applied, changed_texts, rules_file
 
@@ -56,6 +57,13 @@ def test_histories_end_as_the_source_items_say(rules: str, first: int, histories
         failure = report.failures[0]
         trace = Setup(document).play(failure.seed, trace=True).trace
         pytest.fail("\n".join([f"{rules}, seed {failure.seed}:", *failure.problems, *trace]), pytrace=False)
+
+
+@pytest.mark.parametrize(("first", "histories"), [(0, 1), pytest.param(1, 14, marks=pytest.mark.deep)])
+def test_histories_end_the_same_if_lanes_count_a_half_of_the_aggregates(first: int, histories: int) -> None:
+    for rules, document in documents():
+        failures = Campaign(document).run(first, histories).failures
+        assert [(rules, failure.seed, failure.problems) for failure in failures] == []
 
 
 PAGES = [(Path(__file__).parents[2] / page).read_text() for page in ("docs/rules.md", "tests/docs/examples.md")]
