@@ -19,8 +19,6 @@ from projections.aws.clients import client
 from projections.aws.queues import Queue
 from projections.cli.main import COMMANDS, main
 from projections.deploy.cloudformation import read_template
-from projections.stores.memory import MemoryStore
-from tests.operations.backfill.stage import ALL, LIKE, POST, USER, Stage
 
 PAGES = {name: (DOCS / f"{name}.md").read_text() for name in ("alarms", "operations", "deployment")}
 PAGE = "\n".join(PAGES.values())
@@ -219,88 +217,3 @@ def test_the_commands_on_files_work(
             main(words)
         assert ended.value.code in (0, 1), (words, capsys.readouterr())
     assert {words[0] for words in LOCAL} == {"check", "template", "diff", "cost"}
-
-
-# --- what it advises ---
-
-
-def lived() -> Stage:
-    stage = Stage(ALL)
-    stage.fill()
-    stage.filled()
-    for user in range(4):
-        stage.like(user, 1, stars=user)
-    stage.settle()
-    stage.right()
-    return stage
-
-
-def test_what_nobody_heard_of_is_made_right_by_a_backfill() -> None:
-    """The stream was off: items were written and removed, and no record will ever tell."""
-    stage = lived()
-    stage.like(5, 2, stars=50)
-    stage.remove("USER#1", "LIKE#1")
-    stage.remove("POST#3", "METADATA")
-    stage.lose()
-    with pytest.raises(AssertionError):
-        stage.right()
-    stage.filled()
-    stage.right()
-
-
-def test_a_restored_table_is_made_right_by_a_backfill() -> None:
-    """The table is as it was some time ago; the ledger knows of all that came later."""
-    stage = lived()
-    before = stage.store.items("main")
-    stage.like(5, 2, stars=50)
-    stage.remove("USER#1", "LIKE#1")
-    stage.put("POST#9", "METADATA", owner="u9", tags=["new"])
-    stage.settle()
-    for item in stage.store.items("main"):
-        stage.remove(item["PK"]["S"], item["SK"]["S"])
-    for item in before:
-        stage.store.put("main", item)
-    stage.lose()
-    stage.filled()
-    stage.right()
-
-
-def test_a_ledger_that_was_lost_is_made_again_by_a_backfill() -> None:
-    stage = lived()
-    store = stage.store
-    assert isinstance(store, MemoryStore)
-    for key in [store.schema("ledger").key("ledger", item) for item in store.items("ledger")]:
-        store.remove(key)
-    anew = stage.under(ALL)
-    anew.filled()
-    anew.right()
-
-
-CHANGED = ALL.replace("likes: {from: Like,", "likes: {from: Like, where: {stars: [{numeric: ['>', 2]}]},")
-
-
-def test_changed_rules_are_rolled_back_without_a_fill() -> None:
-    stage = lived()
-    newer = stage.under(CHANGED)
-    newer.filled()
-    newer.like(3, 1, stars=1)
-    newer.settle()
-    before = newer.states()
-    back = newer.under(ALL)
-    back.filled(fills=False)
-    back.like(4, 1, stars=9)
-    back.settle()
-    back.right()
-    assert before == {**back.states(), "likes.1": "standby", "likes.2": "active"}
-
-
-def test_rules_that_are_all_retired_leave_nothing_behind() -> None:
-    stage = lived()
-    before = {name for item in stage.store.items("main") for name in item}
-    entities = POST + LIKE + USER
-    retired = ", ".join(f"{name}: remove" for name in stage.program.rules)
-    after = stage.under(f"entities:\n{entities}projections: {{}}\n", f"{{{retired}}}")
-    after.filled()
-    left = {name for item in after.store.items("main") for name in item}
-    assert before > left == {"PK", "SK", "owner", "tags", "stars", "name", "city"}
-    assert set(after.states().values()) <= {"gone"}

@@ -84,6 +84,19 @@ def test_records_of_a_stream_with_an_older_label_are_ignored_and_those_of_a_newe
 # --- Restored tables
 
 
+def test_a_restored_table_is_corrected_by_a_backfill() -> None:
+    """The ledger has everything that came later."""
+    stage = lived()
+    before = stage.store.items("main")
+    stage.like(5, 2, stars=50)
+    stage.remove("USER#1", "LIKE#1")
+    stage.put("POST#9", "METADATA", owner="u9", tags=["new"])
+    stage.settle()
+    replaced(stage, "main", before)
+    stage.filled()
+    stage.right()
+
+
 def test_a_new_ledger_keeps_values_right_and_deletes_nothing_that_was_created_under_the_former_one() -> None:
     stage = lived()
     replaced(stage, "ledger", [])

@@ -21,6 +21,7 @@ from emulators import ROOT
 from projections.cli.main import COMMANDS, cli, main
 from projections.language.loader import load
 from projections.language.program import Program
+from projections.language.review import review
 from projections.testing.simulation.history import Setup
 
 HERE = Path(__file__).parent
@@ -73,6 +74,23 @@ def test_canonical_rules_and_their_fingerprints() -> None:
             "rules": {name: rule.fingerprint for name, rule in program.rules.items()},
         }
     same("rules.json", text(found))
+
+
+def test_good_rule_files_have_few_findings() -> None:
+    """Each judged by hand. A file without findings is not listed."""
+    paths = {**RULE_FILES, "tests/language/rules/shop.yaml": ROOT / "tests/language/rules/shop.yaml"}
+    reviews = {name: review(path) for name, path in paths.items()}
+    assert [name for name, reviewed in reviews.items() if reviewed.rules is None] == []
+    found = {
+        name: [f"{finding.line} {finding.code} {finding.severity}" for finding in reviewed.findings]
+        for name, reviewed in reviews.items()
+        if reviewed.findings
+    }
+    same("findings.json", text(found))
+
+
+def test_canonical_form_of_every_construct() -> None:
+    same("everything.json", text(load(ROOT / "tests/language/rules/everything.yaml").document()))
 
 
 @pytest.mark.parametrize("name", [name for name in RULE_FILES if name.startswith("tests/")])

@@ -34,36 +34,13 @@ from projections.language.loader import loads
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Oracle
 from projections.testing.oracle.oracle import Difference
+from tests.engine import scene
+from tests.engine.scene import HEAD
 from tests.engine.world import World
 
 ROOT = Path(__file__).parents[2]
 
-HEAD = """
-table:
-  key: [PK, SK]
-  indexes: {GSI1: [GSI1PK, GSI1SK]}
-entities:
-  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
-  Email: {key: {PK: "EMAIL#{email}", SK: OWNER}, match: {type: Email}}
-  Post: {key: {PK: "USER#{userId}", SK: "POST#{postId}"}, id: postId}
-  PostMeta: {key: {PK: "POST#{postId}", SK: METADATA}, match: {type: PostMeta}}
-  Like: {key: {PK: "USER#{userId}", SK: "LIKE#{postId}"}}
-  Comment: {key: {PK: "POST#{postId}", SK: "COMMENT#{commentId}"}}
-  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, derived: true}
-projections:
-"""
-RULES = """
-  owner: {from: User, copy: {into: Email, attributes: [userId, name]}}
-  postById: {from: Post, copy: {into: PostMeta, attributes: [title, status, tags]}}
-  likes: {from: Like, aggregate: {into: PostMeta, set: {likeCount: count}}}
-  discussion: {from: Comment, aggregate: {into: PostMeta, set: {comments: count, lastAt: max(number(at))}}}
-  newest: {from: Comment, top: {into: PostMeta, as: recent, by: at, limit: 2, attributes: [text]}}
-  tags: {from: PostMeta, each: {tag: tags}, aggregate: {into: Tag, set: {posts: count}}}
-  listed:
-    from: PostMeta
-    where: {status: [published]}
-    index: {GSI1PK: PUBLISHED, GSI1SK: "{likeCount|pad(6)}#{postId}"}
-"""
+RULES = scene.RULES.partition("  author:")[0]
 READS = {"listed": {"postById", "likes"}, "tags": {"postById"}}
 """Return the attributes that a rule reads and other rules write."""
 

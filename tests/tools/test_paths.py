@@ -1,20 +1,14 @@
-"""The paths of rules: what is said of their cost is what MiniStack's consumed capacity says."""
+"""The paths of rules: what is said of their cost is what the engine spends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
+from metered import Metered
+from workloads import item
 
-from projections.aws.clients import client
-from projections.aws.live_tables import create_table, delete_table
-from projections.engine.processor import Processor
-from projections.engine.registry import Registry
 from projections.inspect.write_paths import path_of
 from projections.language.loader import loads
-from projections.language.program import LEDGER_SCHEMA, Program
-from projections.stores.dynamodb import DynamoDBStore, Meter
+from projections.language.program import Program
 
 RULES = """
 table: {{key: [PK, SK], indexes: {{GSI1: [GSI1PK, GSI1SK]}}}}
@@ -72,48 +66,21 @@ def program(rule: str, entity: str = "") -> Program:
     return Program.from_document(loads(text.replace("projections:", f"{entity}\nprojections:")).document())
 
 
-@pytest.fixture
-def tables(ministack_url: str) -> Iterator[Any]:
-    """A DynamoDB client, with an empty application's table and a ledger."""
-    dynamodb = client(endpoint_url=ministack_url)
-    create_table(dynamodb, "paths-main", program(CASES["index"][0]).tables["main"], stream=True)
-    create_table(dynamodb, "paths-ledger", LEDGER_SCHEMA, stream=False)
-    yield dynamodb
-    delete_table(dynamodb, "paths-main")
-    delete_table(dynamodb, "paths-ledger")
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_write_units_of_a_single_change_are_the_charged_ones(tables: Any, case: str) -> None:
+def test_write_units_of_a_single_change_are_those_of_the_engine(case: str) -> None:
+    """`test_rehearsal` compares the units of its requests with those that emulators report."""
     rule, units = CASES[case]
     rules = program(rule)
     path = path_of(rules.model, "r")
     assert path.alone == units
     assert case.startswith(path.name)
-    keys = {"PK": {"S": "EVENT#1"}, "SK": {"S": "E"}}
-    image = {**keys, "mail": {"S": "a@b.org"}, "size": {"N": "3"}}
-    tables.put_item(TableName="paths-main", Item=image)
-    meter = Meter()
-    schemas = {**rules.tables, "ledger": LEDGER_SCHEMA}
-    store = DynamoDBStore(tables, {"main": "paths-main", "ledger": "paths-ledger"}, schemas, meter)
-    Registry(rules, store).read_or_create()  # the first invocation ever makes it
-    record: dict[str, Any] = {
-        "eventID": "1",
-        "eventName": "INSERT",
-        "eventSource": "aws:dynamodb",
-        "eventSourceARN": "arn:aws:dynamodb:us-east-1:000000000000:table/paths-main/stream/2026-01-01T00:00:00.000",
-        "dynamodb": {"Keys": keys, "NewImage": image, "SequenceNumber": "1" * 21},
-    }
-    processor = Processor(rules, store, tables={"paths-main": "main"})
-    if rules.lanes:  # the first batch notes the stream, and a new target is read
-        earlier = {**image, "PK": {"S": "EVENT#0"}}
-        first = {"Keys": {**keys, "PK": {"S": "EVENT#0"}}, "NewImage": earlier, "SequenceNumber": "0" * 20 + "1"}
-        processor.process([{**record, "dynamodb": first}], remaining=lambda: 900.0, shard="s")
-    meter.write_units = 0.0
-    outcome = processor.process([record], remaining=lambda: 900.0, shard="s")
-    assert (outcome.failed, list(outcome.rejected)) == (None, [])
+    event = item("EVENT#1", "E", mail="a@b.org", size=3)
+    with Metered(rules) as metered:
+        if rules.lanes:  # the first batch notes the stream, and a new target is read
+            metered.play(metered.write(puts=[{**event, "PK": {"S": "EVENT#0"}}]))
+        written, _, _ = metered.play(metered.write(puts=[event]))
     shards = "shards" in rule  # the first transaction of all tells how many shards there are, in a write of its own
-    assert meter.write_units == path.alone + shards
+    assert written == path.alone + shards
 
 
 def test_what_lanes_would_save_is_said_of_rules_that_can_have_them() -> None:
