@@ -312,9 +312,10 @@ def _changes(
             add_parts(parts, record, number, counted, keeping, before.contributions, after.contributions)
             by_lanes = by_lanes.union(counted)
         if by_lanes:
-            before, after = (
-                each._replace(contributions=without(each.contributions, by_lanes)) for each in (before, after)
-            )
+            left = without(before.contributions, by_lanes), without(after.contributions, by_lanes)
+            if not any(left):
+                continue
+            before, after = before._replace(contributions=left[0]), after._replace(contributions=left[1])
         expiry = Expiry.of(record.version, before, keeping) if record.expired else None
         if before.contributions == after.contributions and (expiry is None or not expiry.contributions):
             continue
