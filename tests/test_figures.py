@@ -14,7 +14,7 @@ import pytest
 from benchmarks.charges import charged
 from benchmarks.push import Pushes
 from benchmarks.units import Units, measure_all
-from benchmarks.workload import TABLE, likes, program, removed
+from benchmarks.workload import LIKES, TABLE, likes, program, removed
 from projections.engine.embeds import Embedder
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
@@ -170,6 +170,31 @@ def test_what_is_charged_is_what_a_rehearsal_says(units: Measured) -> None:
             wanted.read_units,
             wanted.calls,
         ), case
+
+
+@pytest.mark.parametrize(
+    ("shards", "update", "update_of_10"), [(1, 1, 1), (4, 2, 1), (8, 3, 1), (30, 9, 2), (100, 29, 4)]
+)
+def test_an_update_of_a_group_by_the_open_shards_of_a_stream(shards: int, update: int, update_of_10: int) -> None:
+    """Write units of a busy post's group, which has a lane for each shard that has fed it in 25 hours: 7 for each open one.
+
+    `update_of_10` is the largest of ten items, with `shards: 10`. A shard closes after about four hours.
+    """
+    for rules, units in (
+        (program(lanes=True), update),
+        (program(LIKES.replace("{into: Post,", "{into: Post, shards: 10,"), lanes=True), update_of_10),
+    ):
+        store = MemoryStore({**rules.tables, "ledger": LEDGER_SCHEMA})
+        Registry(rules, store).read_or_create()
+        processor = Processor(rules, store, tables={TABLE: "main"})
+        for number in range(7 * shards + 1):
+            (record,) = likes(1, 1, first=number)
+            record["dynamodb"]["SequenceNumber"] = str(10**27 + number)  # as long as those of AWS
+            outcome = processor.process([record], remaining=lambda: 900.0, shard=f"shardId-{number:020d}-{number:08x}")
+            assert outcome.failed is None, outcome.failed_reason
+        groups = store.query("ledger", [{"S": "G|engagement.1|main|POST#0|METADATA"}]).items
+        assert sum(int(group["n"]["N"]) for group in groups) == 7 * shards + 1
+        assert max(-(-item_size(group) // 1024) for group in groups) == units
 
 
 def test_a_request_whose_charge_does_not_follow_from_itself_is_refused() -> None:

@@ -552,8 +552,7 @@ _PROMOTION, _VERSION, _COUNT = 36, 54, 54
 """Bits in the digits of a guard, 6 for each: epochs to the year 4147, versions to 18 * 10^15."""
 
 _MOST_PROMOTION, _MOST_VERSION = (1 << _PROMOTION) - 1, (1 << _VERSION) - 1
-_ZERO = 1 << _COUNT - 1
-"""What a count is added to: a damaged group's may be below zero."""
+_ZERO = 1 << _COUNT - 1  # added to a count: that of a damaged group may be below zero
 
 _ORDER = (_PROMOTION + _VERSION) // 6
 """How many of the digits order guards."""
