@@ -45,7 +45,7 @@ format: $(READY) ## Correct style and layout
 	$(BIN)/ruff format .
 
 demo: $(READY) ## Run sample events through the rules and show what changes
-	$(BIN)/projections replay events/social.json --rules projections/rules/social.yaml --brief
+	$(BIN)/projections replay events/social.json --rules projections/rules/social.yaml
 
 SIMULATED := projections/rules/social.yaml $(wildcard tests/simulation/rules/*.yaml)
 PATTERNS := $(filter-out $(SIMULATED),$(wildcard projections/rules/*.yaml))

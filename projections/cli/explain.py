@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from projections.aws.live_tables import Live
-from projections.cli.options import Tables, as_json, batch_size_option, program_of, stack_options
+from projections.cli.options import Tables, as_json, program_of, stack_options
 from projections.cli.stack import find_deployed
 from projections.cli.verify import difference
 from projections.errors import UsageError
@@ -44,13 +44,11 @@ if TYPE_CHECKING:
 @click.option(
     "--item", metavar="KEY", help="Explain this item of a live table instead, such as PK=POST#p1,SK=METADATA."
 )
-@batch_size_option
 def command(
     events: tuple[str, ...],
     options: Tables,
     as_json: bool,
     item: str | None,
-    batch_size: int,
 ) -> int:
     """Explain what rules do with stream records, or where the derived values of an item come from.
 
@@ -86,16 +84,16 @@ def command(
     for option in ("table", "ledger", "endpoint-url", "region"):
         if getattr(options, {"table": "tables"}.get(option, option.replace("-", "_"))):
             raise UsageError(f"--{option} requires --item: events are replayed on tables in memory")
-    return _events(program_of(options.rules), events, batch_size, as_json)
+    return _events(program_of(options.rules), events, as_json)
 
 
-def _events(program: Program, events: tuple[str, ...], batch_size: int, as_json: bool) -> int:
+def _events(program: Program, events: tuple[str, ...], as_json: bool) -> int:
     from projections.inspect.explain.events import explain, explanation_document
     from projections.inspect.rehearsal.rehearse import rehearse
     from projections.local.event_files import read
 
     recorded = read(events, program)
-    rehearsal = rehearse(program, [event.record for event in recorded], batch_size=batch_size)
+    rehearsal = rehearse(program, [event.record for event in recorded])
     explanation = explain(program, rehearsal, [event.place for event in recorded])
     if as_json:
         print_text(json_text(explanation_document(explanation)))

@@ -48,17 +48,6 @@ def note_written(output: str, what: str = "") -> None:
     print_line(f"Wrote {output}{what and ': '}{what}.", err=True)
 
 
-def batch_size_option(function: F) -> F:
-    return click.option(
-        "--batch-size",
-        type=click.IntRange(1, 10_000),
-        default=100,
-        show_default=True,
-        metavar="N",
-        help="Maximum records per delivery of EVENTS.",
-    )(function)
-
-
 # Rules
 
 

@@ -12,7 +12,6 @@ import click
 
 from projections.cli.options import (
     as_json,
-    batch_size_option,
     find_rules,
     note_missing,
     note_written,
@@ -26,7 +25,7 @@ from projections.cli.queries import columns_of, print_items
 from projections.engine.ledger_items import Entry
 from projections.engine.store import Image, ItemKey
 from projections.errors import UsageError
-from projections.inspect.explain.words import change_words, encoded_words, key_words, value_text
+from projections.inspect.explain.words import encoded_words, key_words, value_text
 from projections.language.keys import decode_key
 from projections.language.rules import public_name
 from projections.language.values import plain_item
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     help="Run this query of the rule file afterwards, and print its items; repeatable.",
 )
 @select_option
-@click.option("--brief", is_flag=True, help="Print what happened in words, and one item of each entity.")
 @click.option("--save", metavar="FILE", help="Also write the records of EVENTS to this file, as one Lambda event.")
 @click.option(
     "--table",
@@ -63,17 +61,14 @@ if TYPE_CHECKING:
     metavar="[LOGICAL=]NAME",
     help="With --save, the name of this table in the records; repeat it for each of `tables:`.",
 )
-@batch_size_option
 def command(
     events: tuple[str, ...],
     rules: str | None,
     as_json: bool,
     select: tuple[str, ...],
     asks: tuple[str, ...],
-    brief: bool,
     save: str | None,
     tables: tuple[str, ...],
-    batch_size: int,
 ) -> int:
     """Run recorded stream events through the real handler, and print the derived items.
 
@@ -132,7 +127,7 @@ def command(
         write_output(save, json_text({"Records": [_rename_table(record, names) for record in records]}) + "\n")
         note_written(save, count(len(records), "record"))
     temporary = MemoryTables(schemas(program), records)
-    result = replay(program, records, temporary, batch_size=batch_size)
+    result = replay(program, records, temporary)
     answers = [
         Asked(query, parameters, plain_items(ask(temporary.store, loaded, query.name, parameters).page().items))
         for query, parameters in asked
@@ -140,7 +135,7 @@ def command(
     if as_json:
         print_text(json_text(_document(result, program, answers)))
     else:
-        _print(result, program, answers, brief=brief)
+        _print(result, program, answers)
     return 1 if result.quarantined or result.failures else 0
 
 
@@ -253,32 +248,18 @@ def _find_unused(replay: Replay, program: Program) -> Unused:
     return find_unused(program, images())
 
 
-def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: bool) -> None:
-    """Print the items with their derived values, the rule that wrote each, and the answers of queries.
-
-    With `brief`, print first what each record says, and then one item of each entity with its derived values only.
-    """
+def _print(replay: Replay, program: Program, asked: Sequence[Asked]) -> None:
+    """Print the items with their derived values, the rule that wrote each, and the answers of queries."""
     from projections.language.facts import creators, origins
 
     reports = _reports(replay, program)
-    if brief:
-        _print_events(reports, program.guard_prefix)
     written, created = origins(program.model), creators(program.model)
     items = [_Derived.of(program, written, created, key, image) for key, image in _in_order(replay.after, program)]
     derived = [item for item in items if item.origins or item.creator]
-    printed = _examples(derived) if brief else derived
-    for item in printed:
-        _print_item(program, item, derived_only=brief)
-    if not brief:
-        for key in sorted(set(replay.before) - set(replay.after)):
-            print_line(markup("[red]- {}[/]  removed", key_words(key)))
-    elif derived:
-        print_line(
-            markup(
-                "[dim]+ an attribute that a rule wrote: name, value,[/] [cyan]rule[/][dim], and what it is computed from[/]"
-            )
-        )
-        print_line()
+    for item in derived:
+        _print_item(program, item)
+    for key in sorted(set(replay.before) - set(replay.after)):
+        print_line(markup("[red]- {}[/]  removed", key_words(key)))
     if replay.after and not derived:
         silent = program.rules and all(rule.held for rule in program.rules.values())
         applied = dict.fromkeys(name for report in reports for name in _rules_with_effects(report))
@@ -296,10 +277,7 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked], *, brief: b
         print_items(asking.items, columns_of(program, asking.query))
     untouched = Counter(item.entity for item in items if not (item.origins or item.creator))
     _print_summary(replay, len(derived), sum(len(item.origins) for item in derived), untouched)
-    if hidden := len(derived) - len(printed):
-        print_line(markup("[dim]{} not shown. Without --brief, all are printed.[/]", count(hidden, "item")))
-    if not brief:
-        _print_missing(replay, program)
+    _print_missing(replay, program)
     _print_unused(_find_unused(replay, program))
 
 
@@ -338,16 +316,7 @@ class _Derived(NamedTuple):
         return cls(key, image, entity, created.get(entity, ""), origins, list(whence))
 
 
-def _examples(items: Sequence[_Derived]) -> list[_Derived]:
-    """Return one item of each entity: the first with the most derived attributes."""
-    best: dict[str, _Derived] = {}
-    for item in items:
-        if item.entity not in best or len(item.origins) > len(best[item.entity].origins):
-            best[item.entity] = item
-    return sorted(best.values(), key=lambda item: -len(item.origins))
-
-
-def _print_item(program: Program, item: _Derived, *, derived_only: bool) -> None:
+def _print_item(program: Program, item: _Derived) -> None:
     by = markup("[dim], created by[/] [cyan]{}[/]", item.creator) if item.creator else ""
     print_line(markup("[bold]{}[/]  {}{}", key_words(item.key), item.entity, by))
     rows = []
@@ -359,25 +328,8 @@ def _print_item(program: Program, item: _Derived, *, derived_only: bool) -> None
             rows.append(
                 [("+", "green"), (name, ""), (value_text(value), "bold"), (origin.rule, "cyan"), (origin.how, "dim")]
             )
-        elif not derived_only and not name.startswith(program.guard_prefix):
+        elif not name.startswith(program.guard_prefix):
             rows.append([(" ", ""), (name, "dim"), (value_text(value), "dim")])
-    print_grid(rows)
-
-
-def _print_events(reports: Sequence[RecordReport], prefix: str) -> None:
-    """Print what each record says, in words."""
-    seen: set[Any] = set()
-    rows = []
-    for number, report in enumerate(reports, 1):
-        sequence, record = _body(report.raw).get("SequenceNumber"), report.record
-        if record is None:
-            rows.append([(str(number), "dim"), ("a malformed record", ""), (report.flaw or "", "yellow")])
-            continue
-        again = ", delivered again" if sequence in seen else ""
-        seen.add(sequence)
-        what = [(str(number), "dim"), (report.entity or "no entity", "" if report.entity else "yellow")]
-        rows.append([*what, (key_words(record.key), "bold"), (f"{change_words(record, prefix)}{again}", "")])
-    print_line(markup("[bold]{}[/]", count(len(reports), "event")))
     print_grid(rows)
 
 

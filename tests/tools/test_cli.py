@@ -67,7 +67,7 @@ def test_every_command_has_json_and_rules(run: Run, command: str) -> None:
         ("nonsense",),
         ("check", "--nonsense"),
         ("replay",),
-        ("replay", "e", "--batch-size", "0"),
+        ("replay", "e", "--ask"),
         ("graph", "a", "b"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from projections.engine.guards import at_of
 from projections.engine.store import (
@@ -24,13 +24,8 @@ from projections.engine.store import (
 )
 from projections.language.keys import decode_key, is_range
 from projections.language.ranks import range_of
-from projections.language.values import changed_attributes, plain, plain_words
-from projections.local.items import different_words
+from projections.language.values import plain, plain_words
 from projections.stores.condition_expressions import holds, value_at
-
-if TYPE_CHECKING:
-    from projections.engine.records import Record
-
 
 _GROUP = re.compile(r"\d{10}\.(\d{15})")
 _LONGEST = 60
@@ -70,39 +65,10 @@ def value_words(value: Value | None, most: int = _LONGEST) -> str:
     return json_words(None if value is None else plain(value), most, absent="nothing")
 
 
-def value_text(value: Value, longest: int = 48) -> str:
+def value_text(value: Value) -> str:
     """Return a value on one line: strings and numbers as they are, others as JSON."""
     ((kind, _),) = value.items()
-    return short(str(value[kind]) if kind in ("S", "N") else plain_words(plain(value)), longest)
-
-
-_PART = 24
-"""Characters of a value that are shown of a change."""
-
-
-def change_words(record: Record, prefix: str) -> str:
-    """Return what happened to the item of a record: `is created`, `is deleted`, or its changed attributes, without guards.
-
-    `prefix` is that of guards.
-    """
-    if record.old is None or record.new is None:
-        return "is created" if record.new is not None else "expires" if record.expired else "is deleted"
-    old, new = record.old, record.new
-    changed = set(changed_attributes(old, new))
-    names = [name for name in (*new, *(name for name in old if name not in new)) if name in changed]
-    parts = [_change(name, old.get(name), new.get(name)) for name in names if not name.startswith(prefix)]
-    return ", ".join(parts) or ("only guards change" if changed else "is written without a change")
-
-
-def _change(name: str, old: Value | None, new: Value | None) -> str:
-    if new is None:
-        return f"{name} is removed"
-    if old is None:
-        return f"{name}: {value_text(new, _PART)}"
-    before, after = value_text(old, _PART), value_text(new, _PART)
-    if before == after:  # of another type, or different only in what is cut off
-        before, after = different_words(old, new, _PART)
-    return f"{name}: {before} → {after}"
+    return short(str(value[kind]) if kind in ("S", "N") else plain_words(plain(value)), 48)
 
 
 # Versions
