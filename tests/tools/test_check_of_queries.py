@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from projections.cli.main import main
-from projections.language.access.proposals import merge
 
 RULES = """\
 table: {key: [PK, SK]}
@@ -41,14 +38,3 @@ def test_the_proposal_and_its_cost_are_printed_below_the_finding(
         "      projections:",
         '        newestIndex: { from: Post, index: { GSI1PK: "POST#{userId}", GSI1SK: "{createdAt}" } }',
     ]
-
-
-def test_the_proposal_is_in_the_json_and_check_accepts_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "rules.yaml"
-    path.write_text(RULES)
-    found = json.loads(checked(capsys, path, "--json")[1])
-    (finding,) = found["findings"]
-    yaml = YAML(typ="safe")
-    path.write_text(json.dumps(merge(yaml.load(RULES), yaml.load(finding["paste"]))))
-    code, output = checked(capsys, path, "--json", "--fail-on", "note")
-    assert (code, [one["code"] for one in json.loads(output)["findings"]]) == (0, [])

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoint_tables import EndpointTables
 from histories import ALL, RULES, compiled, settled
 
 import projections
-from projections.aws.clients import client
 from projections.engine.guards import Guards, digits_of
 from projections.engine.processor import Processor
 from projections.engine.registry import Registry
@@ -25,8 +23,7 @@ from projections.language.embeds import ListEmbedRule
 from projections.language.loader import loads
 from projections.language.program import Program
 from projections.language.rules import public_name
-from projections.local.event_replay import MemoryTables, Tables, replay, schemas
-from projections.stores.dynamodb import DynamoDBStore, Meter
+from projections.local.event_replay import MemoryTables, replay, schemas
 from projections.stores.memory import MemoryStore
 from projections.testing import Scenario
 
@@ -367,48 +364,3 @@ def test_keys_of_several_tables_require_the_table() -> None:
         read_key(program, "pk=1,sk=2")
     with pytest.raises(UsageError, match=r"shop:pk=…,sk=… .*or files:path=…"):
         read_key(program, "nothing")
-
-
-# On live tables.
-
-
-@pytest.fixture(scope="module", params=["dynamodb_local_url", "ministack_url"])
-def live(request: pytest.FixtureRequest, social: Program) -> Iterator[Tables]:
-    with EndpointTables(request.getfixturevalue(request.param), schemas(social)) as tables:
-        replay(social, EVENTS, tables)
-        yield tables
-
-
-@pytest.fixture
-def wired(live: Tables, monkeypatch: pytest.MonkeyPatch) -> EndpointTables:
-    assert isinstance(live, EndpointTables)
-    monkeypatch.setenv("TABLE_NAME", live.names["main"])
-    monkeypatch.setenv("LEDGER_TABLE_NAME", live.names["ledger"])
-    return live
-
-
-@pytest.mark.deep
-def test_drift_of_an_item_is_a_finding(run: Run, wired: EndpointTables) -> None:
-    wired.store.write(Update(META, set={"likeCount": {"N": "40"}}))
-    arguments = ("--rules", "social", "--endpoint-url", wired.endpoint_url)
-    try:
-        code, out, _ = run("explain", *arguments, "--item", "main|POST#p1|METADATA")
-        assert code == 1
-        assert "likeCount  item: 40, group: 2; source items not compared" in out
-        code, out, _ = run("explain", *arguments, "--item", "main|POST#p1|METADATA", "--json")
-        assert (code, json.loads(out)["agrees"]) == (1, False)
-    finally:
-        wired.store.write(Update(META, set={"likeCount": {"N": "2"}}))
-
-
-@pytest.mark.deep
-def test_explaining_reads_a_handful_of_requests_and_writes_nothing(social: Program, wired: EndpointTables) -> None:
-    meter = Meter()
-    dynamodb = client("dynamodb", wired.endpoint_url)
-    store = DynamoDBStore(dynamodb, wired.names, schemas(social), meter)
-    for key in (META, POST, LIKE, COMMENT):
-        meter.calls.clear()
-        item_explanation(social, store, key)
-        lists = {"Query": 1} if key == META else {}
-        assert meter.calls == {"BatchGetItem": meter.calls["BatchGetItem"], **lists}
-        assert meter.calls["BatchGetItem"] <= 5

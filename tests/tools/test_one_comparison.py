@@ -120,31 +120,6 @@ def test_on_every_item_of_a_damaged_table_the_verdict_is_the_same(name: str) -> 
     assert_agree(world.program, world.store)
 
 
-@pytest.mark.parametrize("name", [*PLANTS][::3])
-def test_expected_values_are_those_of_the_source_items(name: str) -> None:
-    """Whatever is damaged, `expected` is the value before the damage, or after the repair; None if the group is wrong."""
-    world = filled()
-    PLANTS[name][0](world)
-    drifts, _ = verified(world.program, world.store)
-    verified(world.program, world.store, repair=True)
-    for drift in drifts:
-        if drift.kind in ("value", "copy stale", "index", "embed") and drift.attribute is not None:
-            assert drift.wrong, drift
-            if "group" in drift.wrong or "entry" in drift.wrong:
-                assert drift.expected is None
-                continue
-            image = world.store.get(decode_key(drift.target))
-            told = item_explanation(world.program, world.store, decode_key(drift.target))
-            now = [
-                a.shown
-                for one in told.derived
-                if name_of(one) == drift.rule
-                for a in one.attributes
-                if a.name == drift.attribute
-            ]
-            assert image is None or now == [drift.expected], drift
-
-
 # Random tables, random damage
 
 
