@@ -284,7 +284,7 @@ class Operators:
     def _switch_on(self) -> Job:
         self._database.switch_on()
         self._trace.note("the stream is switched on again")
-        return Backfill(self._deployment.version, **{**self._options(), "restart": True})
+        return self._runner.later(Backfill(self._deployment.version, **{**self._options(), "restart": True}))
 
     def _back_up(self) -> None:
         self._backup = self._database.ledger()
