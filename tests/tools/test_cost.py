@@ -211,7 +211,7 @@ def test_cost_prints_rules_and_the_hottest_keys(run: Run) -> None:
     assert (code, err) == (0, "")
     assert "52 events a second: 50 × a new Like, 2 × a new Post" in out
     assert "The hottest keys" in out
-    assert "With `ledger: lanes` for engagement, discussion, authorship: 10.05 write units per event." in out
+    assert "With `ledger: lanes` for engagement, discussion, authorship: 9.932 write units per event." in out
     _, out, _ = run("cost", "--rules", "social", "--rate", "Post:note=1")
     assert "no rule reads what they change" in out
 

@@ -6,7 +6,7 @@ Every rule is assumed to apply, and every target to exist. A test compares this 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import NamedTuple
@@ -82,7 +82,13 @@ class BatchCost:
     """Actions in transactions of the ledger, by rule."""
     _updates: dict[str, float] = field(default_factory=dict)
     """Updates of groups by lanes, by rule."""
+    _groups: dict[str, float] = field(default_factory=dict)
+    """Groups that are read, by rule."""
     _entries: float = 0.0
+    _shared: dict[tuple[float, str, tuple[tuple[str, str], ...]], list[tuple[str, Projection]]] = field(
+        default_factory=dict
+    )
+    """Rules that publish to the same items with one write, by entity, key and number."""
     _changed: dict[tuple[str, float], tuple[frozenset[str] | None, frozenset[str]]] = field(default_factory=dict)
     """Entities and numbers of items that were written, with the attributes (None: new items) and the rules."""
 
@@ -106,9 +112,10 @@ class BatchCost:
         transactions = ceil(total / MOST_ACTIONS) * min(1.0, self._entries)
         for rule, actions in self._actions.items():
             self._spend(rule, calls=transactions * actions / total)
-        for rule, updates in self._updates.items():
-            total = sum(self._updates.values())
-            self._spend(rule, calls=_calls(total, BATCH_STATEMENTS) * updates / total)
+        for items, most in ((self._updates, BATCH_STATEMENTS), (self._groups, KEYS_PER_READ)):
+            total = sum(items.values())
+            for rule, number in items.items():
+                self._spend(rule, calls=_calls(total, most) * number / total)
 
     def _spend(self, rule: str, write_units: float = 0.0, read_units: float = 0.0, calls: float = 0.0) -> None:
         self.rules.setdefault(rule, Sum()).add(Sum(write_units, read_units, calls))
@@ -160,6 +167,9 @@ class BatchCost:
             action = rule.action
             if rule.into == entity and action.recorded and action.written and rule.publishes:  # nothing counted yet
                 self._publish_groups(name, rule, number, path)
+        for (targets, *_), rules in self._shared.items():
+            self._publish_together(rules, targets)
+        self._shared = {}
 
     def _write_item(
         self,
@@ -201,11 +211,22 @@ class BatchCost:
         """Add a read of each group, the write of its target, and what follows from it."""
         action = rule.action
         written = frozenset(action.written or (EVERY,))
-        calls = _calls(targets, KEYS_PER_READ) + targets * action.queries
         if is_read:
-            self._spend(name, 0, targets * (1 + action.queries), calls)
-        self._publish(name, rule, targets, written, fresh=action.makes_items)
+            self._groups[name] = self._groups.get(name, 0.0) + targets
+            self._spend(name, 0, targets * (1 + action.queries), targets * action.queries)
+        if action.makes_items or action.queries:
+            self._publish(name, rule, targets, written, fresh=action.makes_items)
+        else:
+            bound = tuple(sorted((variable, template.text) for variable, template in rule.bind.items()))
+            self._shared.setdefault((targets, rule.into, bound), []).append((name, rule))
         self._follow(rule.into, targets, written, path | {name})
+
+    def _publish_together(self, rules: Sequence[tuple[str, Projection]], targets: float) -> None:
+        """Add the one write of each target by all these rules."""
+        written = frozenset(name for _, rule in rules for name in rule.action.written or (EVERY,))
+        units = 1 + _index_units(self.model, rules[0][1].into, written, fresh=False)
+        for name, _ in rules:
+            self._spend(name, targets * units / len(rules), 0, _calls(targets, BATCH_STATEMENTS) / len(rules))
 
     def _publish(
         self, name: str, rule: Projection, targets: float, written: frozenset[str], *, fresh: bool = False
