@@ -282,6 +282,18 @@ def test_likes_of_one_post_share_a_transaction(social: Program) -> None:
     assert batch.batch.spent.write_units == 3 * 2 + 2 + 1
 
 
+def test_a_lane_is_the_condition_of_an_update_without_an_entry(social: Program) -> None:
+    document = {**social.document, "projections": dict(social.document["projections"])}
+    rule = document["projections"]["engagement"]
+    document["projections"]["engagement"] = {**rule, "aggregate": {**rule["aggregate"], "ledger": "lanes"}}
+    (batch, *_) = told(Program.from_document(document), [record(100, None, like("a"))]).batches
+    (group,) = (action for request in batch.requests for action in request.actions if action.role.kind == "group")
+    assert (group.does, group.condition) == (
+        "contributions +1, version +1",
+        "the group has counted no record of this shard from 100 on",
+    )
+
+
 def test_a_target_that_is_gone_is_the_reason_why_a_counter_does_not_move(social: Program) -> None:
     meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
     explanation = told(social, [record(100, meta, None), record(101, None, like("a"))])

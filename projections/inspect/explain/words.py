@@ -148,6 +148,8 @@ def _words(condition: Condition, schema: Schema, inner: bool) -> str:
         case AnyOf(conditions=(Missing(path=(guard,)), Below(value=value), Above())):
             order = at_of({"S": value["S"].ljust(40, "-")})  # of the text it has what orders it
             return f"its guard {guard} is absent, invalid or older than {version_words(order)}"
+        case AnyOf(conditions=(Missing(path=(name,)), Below(value=value))) if name[:1] == "@":  # see `Lane`
+            return f"the group has counted no record of this shard from {value_words(value)} on"
         case AllOf(conditions=()):
             return "always"
         case AllOf() | AnyOf():
