@@ -8,17 +8,19 @@ A block of YAML with `entities:` and a table is a rule file. One without a table
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import boto3
 from ruamel.yaml import YAML
 
-__all__ = ["DOCS", "ROOT", "Block", "Example", "added", "blocks", "examples", "headings", "said"]
+import projections
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -105,6 +107,27 @@ def added(base: str, data: dict[str, Any]) -> str:
 def _loaded(text: str) -> dict[str, Any]:
     document: dict[str, Any] = YAML(typ="safe").load(text)
     return document
+
+
+def run_examples(examples: Iterable[Block], names: dict[str, object], page: str) -> int:
+    """Run Python examples one after the other in one namespace, as a reader types them. Return how many lines ran."""
+    runner = doctest.DocTestRunner(verbose=False)
+    printed: list[str] = []
+    for block in examples:
+        test = doctest.DocTestParser().get_doctest(block.text, names, block.heading, page, block.line)
+        runner.run(test, out=printed.append, clear_globs=False)
+        names.update(test.globs)
+    assert not printed, "".join(printed)
+    return runner.summarize(verbose=False).attempted
+
+
+def apply_to_post(example: Block, **attributes: str) -> tuple[projections.Store, projections.RuleSet]:
+    """Apply the rules that an example loads to the table `posts`, which has a post. Return the store and the rules."""
+    rules = projections.loads(re.sub(r"^\.\.\. ", "", example.text, flags=re.MULTILINE).split('"""')[1])
+    boto3.resource("dynamodb").Table("posts").put_item(Item={"PK": "POST#p1", "SK": "METADATA", **attributes})
+    store = projections.aws.store(rules, {"main": "posts"}, "posts-ledger")
+    projections.apply(store, rules)
+    return store, rules
 
 
 def said(rules: str) -> list[str]:

@@ -6,19 +6,14 @@ import doctest
 import inspect
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from guide import DOCS, blocks
+from guide import DOCS, blocks, run_examples
 
 import projections
 import projections.api
 import projections.testing
-from projections.aws.clients import client
-from projections.aws.live_tables import create_table, delete_table
-from projections.language.keys import Schema
-from projections.language.program import LEDGER_SCHEMA
 
 PAGE = (DOCS / "api.md").read_text(encoding="utf-8")
 EXAMPLES = [block for block in blocks(PAGE) if block.language == "python"]
@@ -31,31 +26,9 @@ class Context:
         return 60_000
 
 
-@pytest.fixture
-def live_tables(dynamodb_local_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The tables that the page names; rules are written into a directory of the test."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamodb_local_url)
-    dynamodb = client()
-    create_table(dynamodb, "posts", Schema(("PK", "S"), ("SK", "S")))
-    create_table(dynamodb, "posts-ledger", LEDGER_SCHEMA, stream=False)
-    yield
-    for name in ("posts", "posts-ledger"):
-        delete_table(dynamodb, name)
-
-
-@pytest.mark.usefixtures("live_tables")
+@pytest.mark.usefixtures("posts")
 def test_the_examples_print_what_the_page_shows() -> None:
-    """One after the other in one namespace, as a reader types them."""
-    names: dict[str, object] = {"context": Context()}
-    runner = doctest.DocTestRunner(verbose=False)
-    said: list[str] = []
-    for block in EXAMPLES:
-        test = doctest.DocTestParser().get_doctest(block.text, names, block.heading, "docs/api.md", block.line)
-        runner.run(test, out=said.append, clear_globs=False)
-        names.update(test.globs)
-    assert not said, "".join(said)
-    assert runner.summarize(verbose=False).attempted > 20
+    assert run_examples(EXAMPLES, {"context": Context()}, "docs/api.md") > 20
 
 
 def test_the_page_names_all_that_is_public() -> None:

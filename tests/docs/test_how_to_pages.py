@@ -7,7 +7,6 @@ Lines of a text block are printed by the commands above it in this order; `…` 
 
 from __future__ import annotations
 
-import doctest
 import importlib
 import json
 import re
@@ -18,9 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
 import pytest
-from guide import DOCS, ROOT, blocks, said
+from guide import DOCS, ROOT, apply_to_post, blocks, run_examples, said
 from place import Place
 from ruamel.yaml import YAML
 from test_operations_page import committed, operation
@@ -30,11 +28,8 @@ sys.path.append(str(ROOT / "tests/deploy"))
 from runbook import Block, page_blocks
 
 import projections
-from projections.aws.clients import client
-from projections.aws.live_tables import create_table, delete_table
 from projections.aws.queues import Queue
 from projections.cli.main import COMMANDS, main
-from projections.language.program import LEDGER_SCHEMA
 from projections.testing.cases import Case
 from projections.testing.scenario import Scenario
 
@@ -148,28 +143,11 @@ GIVEN = {"replay-a-failure": {"item.json": json.dumps(ITEM)}}
 
 
 @pytest.mark.deep
-def test_the_examples_about_own_writes_print_what_the_page_shows(
-    dynamodb_local_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamodb_local_url)
-    dynamodb, examples = (
-        client(),
-        [one.text for one in blocks(PAGES["read-your-own-write"]) if one.language == "python"],
-    )
-    rules = projections.loads(re.sub(r"^\.\.\. ", "", examples[0], flags=re.MULTILINE).split('"""')[1])
-    create_table(dynamodb, "posts", rules.program.tables["main"], stream=False)
-    create_table(dynamodb, "posts-ledger", LEDGER_SCHEMA, stream=False)
-    try:
-        boto3.resource("dynamodb").Table("posts").put_item(Item={"PK": "POST#p1", "SK": "METADATA"})
-        store = projections.aws.store(rules, {"main": "posts"}, "posts-ledger")
-        projections.apply(store, rules)
-        test = doctest.DocTestParser().get_doctest("\n".join(examples), {}, "own", "read-your-own-write.md", 0)
-        found: list[str] = []
-        assert doctest.DocTestRunner(verbose=False).run(test, out=found.append).attempted > 6
-        assert not found, "".join(found)
-    finally:
-        for table in ("posts", "posts-ledger"):
-            delete_table(dynamodb, table)
+@pytest.mark.usefixtures("posts")
+def test_the_examples_about_own_writes_print_what_the_page_shows() -> None:
+    examples = [block for block in blocks(PAGES["read-your-own-write"]) if block.language == "python"]
+    apply_to_post(examples[0])
+    assert run_examples(examples, {}, "read-your-own-write.md") > 6
 
 
 # --- pages on a deployment

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_parts import at, places
 
 from projections.aws.wiring import StreamHandler
 from projections.engine.processor import Processor
@@ -291,18 +292,6 @@ NOW: Any = _Now()
 # Mutations.
 
 
-def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths of all parts of a JSON value, itself too."""
-    found = [at]
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            found += places(inner, (*at, name))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            found += places(inner, (*at, number))
-    return found
-
-
 def strange(chance: random.Random) -> Any:
     return clone(chance.choice(chance.choice((HOLD, REFUSE, JUNK, ARNS))))
 
@@ -311,14 +300,12 @@ def mutated(record: Any, chance: random.Random) -> Any:
     """A record with one to three parts replaced, removed, added, exchanged or wrapped."""
     record = clone(record)
     for _ in range(chance.randint(1, 3)):
-        path = chance.choice(places(record))
+        path = chance.choice(list(places(record)))
         if not path:
             if chance.random() < 0.9:
                 continue
             return strange(chance)
-        holder = record
-        for step in path[:-1]:
-            holder = holder[step]
+        holder = at(record, path[:-1])
         match chance.randrange(6):
             case 0:
                 del holder[path[-1]]

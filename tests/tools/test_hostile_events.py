@@ -6,13 +6,14 @@ import gzip
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_parts import at, places
 from test_hostile_rules import called
 
 from projections.errors import UsageError
@@ -111,23 +112,13 @@ def written(value: Any) -> str:
     return text
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, each in inner:
-        yield from places(each, (*path, step))
-
-
 def mutated(value: Any, rng: random.Random) -> Any:
     """The document with one part replaced, removed, repeated or renamed."""
     path = rng.choice(list(places(value)))
     if not path:
         return rng.choice(VALUES)
     value = json.loads(json.dumps(value))
-    parent = value
-    for step in path[:-1]:
-        parent = parent[step]
-    last = path[-1]
+    parent, last = at(value, path[:-1]), path[-1]
     match rng.randrange(5):
         case 0:
             del parent[last]

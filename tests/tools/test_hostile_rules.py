@@ -9,11 +9,11 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from json_parts import at, places
 
 from projections.cli.main import main
 from projections.language.source import read
@@ -56,19 +56,6 @@ VALUES: list[Any] = [
 ]
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, each in inner:
-        yield (*path, step)
-        yield from places(each, (*path, step))
-
-
-def at(value: Any, path: tuple[Any, ...]) -> Any:
-    for step in path:
-        value = value[step]
-    return value
-
-
 def changed_text(text: str, rng: random.Random) -> str:
     where = rng.randrange(len(text) + 1)
     match rng.randrange(4):
@@ -98,7 +85,7 @@ def renamed(document: Any, rng: random.Random) -> Any:
 
 def mutated(document: Any, rng: random.Random) -> Any:
     """Return the document with one part replaced, removed, renamed, copied from elsewhere, or with its text changed."""
-    every = list(places(document))
+    _, *every = places(document)
     if not every:
         return document
     if rng.random() < 0.4:
