@@ -123,15 +123,24 @@ def work_off(refresher: Refresher, pushes: Sequence[Push]) -> None:
         waiting += [following[0]] if following else []
 
 
-def before(world: World, method: str, work: Callable[[], Any], call: int = 0) -> None:
+def before(
+    world: World,
+    method: str,
+    work: Callable[[], Any],
+    call: int = 0,
+    *,
+    when: Callable[[Any], bool] = lambda what: True,
+) -> None:
     """Somebody does something just before a call of the store, and nothing at the calls this makes itself.
+
+    Only calls count whose first argument `when` accepts.
 
     Until then the method is among the store's `vars`.
     """
     original, calls = getattr(world.store, method), iter(range(1_000_000))
 
     def called(*arguments: Any, **options: Any) -> Any:
-        if next(calls) == call:
+        if when(arguments[0]) and next(calls) == call:
             delattr(world.store, method)
             work()
         return original(*arguments, **options)

@@ -6,10 +6,12 @@ import itertools
 import json
 from decimal import Decimal
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from projections.errors import TransactionCancelled, Transient
+from tests.engine.scene import before
 from tests.engine.world import World, conflict, throttled
 
 COUNT = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
@@ -228,15 +230,7 @@ def test_a_split_change_that_dies_halfway_is_finished_by_its_redelivery() -> Non
     world = World(EACH)
     world.put("POST#1", "METADATA", tags=[f"t{number:03}" for number in range(150)], reads=1, createdAt="2026")
     batch = world.records()
-    calls = itertools.count()
-    real = world.store.transact
-
-    def transact(writes: Any) -> None:
-        if next(calls) == 1:
-            raise KeyboardInterrupt
-        real(writes)
-
-    world.store.transact = transact  # type: ignore[method-assign]
+    before(world, "transact", Mock(side_effect=KeyboardInterrupt), call=1)
     with pytest.raises(KeyboardInterrupt):
         world.deliver()
     (entry,) = world.ledger("E|")

@@ -10,6 +10,7 @@ import pytest
 from projections.engine.embeds import Embedder, Push
 from projections.engine.running import Deadline
 from projections.errors import RulesError, Transient
+from tests.engine.scene import before
 from tests.engine.world import World
 
 BY_INDEX = """
@@ -213,10 +214,9 @@ def test_a_late_page_of_an_older_push_gives_no_child_of_a_deleted_parent_an_olde
     w.put("TEAM#1", "MEMBER#1", text="x")
     w.settle()
     w.put("TEAM#1", "INFO", name="Bea")
-    slow, original = w.records(), w.store.write_each
+    slow = w.records()
 
-    def late(writes: Any) -> Any:
-        w.store.write_each = original  # type: ignore[method-assign]
+    def meanwhile() -> None:
         w.settle()  # another function takes the same records
         w.put("TEAM#1", "INFO", name="Cleo")
         w.settle()
@@ -224,9 +224,8 @@ def test_a_late_page_of_an_older_push_gives_no_child_of_a_deleted_parent_an_olde
         w.settle()
         w.put("TEAM#1", "MEMBER#1", text="anew")
         w.settle()
-        return original(writes)
 
-    w.store.write_each = late  # type: ignore[method-assign]
+    before(w, "write_each", meanwhile)
     w.deliver(slow)
     w.settle()
     assert w.item("TEAM#1", "MEMBER#1") == {"PK": "TEAM#1", "SK": "MEMBER#1", "text": "anew"}

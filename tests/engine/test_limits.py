@@ -5,17 +5,17 @@ Whatever is rejected, the other items of its batch and the other rules of its re
 
 from __future__ import annotations
 
-import itertools
 import json
 from decimal import Decimal
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from projections.engine.store import ItemKey, Update, Write
 from projections.stores.limits import ITEM_BYTES, TRANSACTION_BYTES, item_size
 from projections.testing.oracle import Oracle
-from tests.engine.scene import Scene
+from tests.engine.scene import Scene, before
 from tests.engine.world import World
 
 LIKES = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
@@ -141,14 +141,7 @@ projections:
         world.settle()
     world.remove("POINT#1", "P", by_ttl=True)
     batch = world.records()
-    calls, real = itertools.count(), world.store.transact
-
-    def transact(writes: Any) -> None:
-        if next(calls) == 2:
-            raise KeyboardInterrupt  # the function dies halfway
-        real(writes)
-
-    world.store.transact = transact  # type: ignore[method-assign]
+    before(world, "transact", Mock(side_effect=KeyboardInterrupt), call=2)  # the function dies halfway
     with pytest.raises(KeyboardInterrupt):
         world.deliver()
     if late:

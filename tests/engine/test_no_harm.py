@@ -97,15 +97,7 @@ def plain(w: Scene, at: Key) -> dict[str, Any] | None:
 
 def before_deletion(w: Scene, at: Key, work: Callable[[], Any]) -> None:
     """The application does something just before an item is deleted."""
-    original = w.store.write
-
-    def write(one: Write) -> Image | None:
-        if isinstance(one, Delete) and one.key == ItemKey("main", *at):
-            del w.store.write  # type: ignore[method-assign]
-            work()
-        return original(one)
-
-    w.store.write = write  # type: ignore[method-assign]
+    before(w, "write", work, when=lambda one: isinstance(one, Delete) and one.key == ItemKey("main", *at))
 
 
 def written(w: Scene) -> list[ItemKey]:
@@ -326,15 +318,12 @@ def test_guarded_copies_do_not_write_to_items_of_another_kind() -> None:
 def test_index_rules_do_not_write_to_an_item_that_changes_its_kind_before_the_write() -> None:
     w = Scene(RULES, HEAD)
     put_book(w)
-    original = w.store.write
-
-    def write(one: Write) -> Image | None:
-        if isinstance(one, Update) and one.key == ItemKey("main", *BOOK) and "GSI1PK" in one.set:
-            del w.store.write  # type: ignore[method-assign]
-            w.put(*BOOK, **OTHERS[BOOK], title="Atlas")
-        return original(one)
-
-    w.store.write = write  # type: ignore[method-assign]
+    before(
+        w,
+        "write",
+        lambda: w.put(*BOOK, **OTHERS[BOOK], title="Atlas"),
+        when=lambda one: isinstance(one, Update) and "GSI1PK" in one.set,
+    )
     w.settle()
     assert plain(w, BOOK) == {**OTHERS[BOOK], "title": "Atlas"}
 
@@ -364,15 +353,12 @@ def test_neither_push_nor_pull_writes_to_children_of_another_kind() -> None:
 def test_a_child_that_changes_its_kind_during_a_push_is_not_written() -> None:
     w = library()
     put_reader(w, name="Ida B.")
-    original = w.store.write_each
-
-    def write_each(some: Any) -> Any:
-        if any(one.key == ItemKey("main", *LOAN) for one in some):
-            del w.store.write_each  # type: ignore[method-assign]
-            w.put(*LOAN, **OTHERS[LOAN])
-        return original(some)
-
-    w.store.write_each = write_each  # type: ignore[method-assign]
+    before(
+        w,
+        "write_each",
+        lambda: w.put(*LOAN, **OTHERS[LOAN]),
+        when=lambda some: ItemKey("main", *LOAN) in [one.key for one in some],
+    )
     w.settle()
     assert plain(w, LOAN) == OTHERS[LOAN]
 
@@ -634,18 +620,14 @@ def test_a_target_that_no_condition_can_recognise_is_not_written_if_its_kind_cha
     w.put(*BOOK, kind="audio-book", title="Atlas")
     w.settle()
     put_loan(w)
-    original = w.store.write
-    changed: list[str] = []
-
-    def write(one: Write) -> Image | None:
-        if isinstance(one, Update) and one.key == ItemKey("main", *BOOK) and not changed:
-            changed.append("now")
-            w.put(*BOOK, kind="audio-tape", title="Atlas", loanCount=5)
-        return original(one)
-
-    w.store.write = write  # type: ignore[method-assign]
+    before(
+        w,
+        "write",
+        lambda: w.put(*BOOK, kind="audio-tape", title="Atlas", loanCount=5),
+        when=lambda one: isinstance(one, Update) and one.key == ItemKey("main", *BOOK),
+    )
     w.settle()
-    assert changed
+    assert "write" not in vars(w.store)
     assert plain(w, BOOK) == {"kind": "audio-tape", "title": "Atlas", "loanCount": 5}
 
 

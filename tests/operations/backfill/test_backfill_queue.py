@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -164,17 +165,11 @@ def test_pages_and_pushes_take_turns() -> None:
 def test_a_page_that_fails_makes_its_message_come_again_and_is_not_passed_over() -> None:
     line = lined(LIKES)
     line.begin(segments=1)
-    original = line.stage.store.transact
-
-    def transact(writes: Any) -> None:
-        raise Transient("throttled")
-
-    line.stage.store.transact = transact  # type: ignore[method-assign]
     (_, body) = line.messages.pop()
-    assert line.handle(body) == ["1"]
+    with patch.object(line.stage.store, "transact", side_effect=Transient("throttled")):
+        assert line.handle(body) == ["1"]
     assert "a page could not be done, for example because of main|USER#" in line.seen[-1].failed["1"]
     assert line.run().phase == "items"
-    line.stage.store.transact = original  # type: ignore[method-assign]
     line.messages.append((0.0, body))
     line.drain()
     line.stage.settle()
