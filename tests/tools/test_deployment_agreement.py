@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from emulators import ROOT
+from json_parts import at, places
 
 from projections.deploy.agreement import disagreements
 from projections.deploy.cloudformation import Document, template_of
@@ -534,16 +535,6 @@ def test_a_template_without_sam_is_read_too() -> None:
 HOSTILE: list[Any] = [None, 3, "x", [[]], {"Ref": "Nowhere"}, {"Fn::If": ["Never", 1]}, {"Fn::Sub": [3]}, {"a": [1]}]
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from places(inner, (*path, name))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from places(inner, (*path, number))
-
-
 @pytest.mark.deep
 def test_junk_anywhere_in_a_template_is_no_crash() -> None:
     rules = deployment(ROOT / "tests/simulation/rules/embeds.yaml")
@@ -553,10 +544,7 @@ def test_junk_anywhere_in_a_template_is_no_crash() -> None:
     every = [path for path in places(template) if path and path != ("Resources",)]
     for path, junk in zip(every, cycle(HOSTILE), strict=False):
         changed = deepcopy(template)
-        inner: Any = changed
-        for step in path[:-1]:
-            inner = inner[step]
-        inner[path[-1]] = junk
+        at(changed, path[:-1])[path[-1]] = junk
         assert all(one.reason for one in judged(changed, rules))
 
 
