@@ -55,7 +55,7 @@ def index_attributes(
     If it cannot be evaluated, it does not apply to the item. `stored` is that of `ItemRule.desired`.
     """
     try:
-        return rule.desired(item, None, stored), None
+        return rule.desired(item, stored=stored), None
     except BadInput as problem:
         return rule.without(stored or item), str(problem)
 

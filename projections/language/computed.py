@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.errors import BadInput
 from projections.language.arithmetic import Expression
-from projections.language.entity import Item, Refused, Resolve, resolver
+from projections.language.entity import Item, Refused, Resolve, ignore, resolver
 from projections.language.keys import Image
 from projections.language.patterns import Pattern
 from projections.language.rules import Condition, Evaluate, ItemRule
@@ -28,9 +28,7 @@ class ComputeRule(ItemRule):
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(name for name, _ in self.values)
 
-    def desired(
-        self, item: Item, refused: Refused | None = None, stored: Item | None = None
-    ) -> dict[str, Value | None]:
+    def desired(self, item: Item, refused: Refused = ignore, stored: Item | None = None) -> dict[str, Value | None]:
         values = self.without(stored or item)
         resolve = resolver(item)
         if not self.fits(resolve, refused):
@@ -40,7 +38,7 @@ class ComputeRule(ItemRule):
                 case, computed = self._compute(cases, resolve)
                 if computed is not None:
                     values[name] = computed
-                elif refused is not None:
+                else:
                     refused(("set", name, *case), resolve)
         return values
 

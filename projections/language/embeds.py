@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from projections.errors import BadInput
 from projections.language.attribute_sources import Pick
 from projections.language.contribution import check_levels
-from projections.language.entity import Item, Refused, Resolve, resolver
+from projections.language.entity import Item, Refused, Resolve, ignore, resolver
 from projections.language.keys import Image, ItemKey, Value, key_text
 from projections.language.patterns import Pattern
 from projections.language.rules import LIST_BYTES, Render, Rule
@@ -168,10 +168,10 @@ class EmbedRule(Rule):
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return self.names
 
-    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+    def applies(self, item: Item, refused: Refused = ignore) -> bool:
         return bool(self.parent_values(item, refused))
 
-    def parent_values(self, parent: Item | None, refused: Refused | None = None) -> dict[str, Value] | None:
+    def parent_values(self, parent: Item | None, refused: Refused = ignore) -> dict[str, Value] | None:
         """Return the attributes that a parent's children get; None without a parent, or if the rule does not apply."""
         if parent is None or parent.entity is not self.source:
             return None
@@ -179,7 +179,7 @@ class EmbedRule(Rule):
         if not self.fits(resolve, refused):
             return None
         values = self.pick(resolve)
-        if refused is not None and not values:
+        if not values:
             refused(("attributes",), resolve)
         return values
 
@@ -282,12 +282,8 @@ class ListEmbedRule(EmbedRule):
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return (self.list_name,)
 
-    def applies(self, item: Item, refused: Refused | None = None) -> bool:
-        if self.parent_values(item) is not None:  # also without any of the attributes
-            return True
-        if refused is not None:
-            self.parent_values(item, refused)
-        return False
+    def applies(self, item: Item, refused: Refused = ignore) -> bool:
+        return self.parent_values(item, refused) is not None  # also without any of the attributes
 
     def offered(self, parent: Item | None) -> tuple[dict[str, Value], tuple[str | None, ...]]:
         """Return the attributes and `matched_by` of a parent; the latter is empty without a parent. Raises BadInput."""

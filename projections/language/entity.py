@@ -27,8 +27,12 @@ Refused: TypeAlias = Callable[[tuple[str | int, ...], Resolve], object]
 """Is called with each part of a rule that does not apply, and with the values on which it was evaluated.
 
 The part is named by its place in the canonical rule, or in its action: `("where",)`, `(0, "where")`; `("into",)` is the
-key of the target. The engine passes None; `explain` puts the parts into words.
+key of the target. `explain` puts the parts into words.
 """
+
+
+def ignore(place: tuple[str | int, ...], resolve: Resolve) -> None:
+    """Note nothing: the engine does not ask why a rule does not apply."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

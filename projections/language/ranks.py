@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from projections.errors import BadInput
 from projections.language.arithmetic import Expression
 from projections.language.contribution import Contributed, merge
-from projections.language.entity import Item, Refused, Resolve
+from projections.language.entity import Item, Refused, Resolve, ignore
 from projections.language.keys import RANGE, Image, Value, encode_key
 from projections.language.rules import MOST_OF_A_KEY, LedgerRule, MemberQuery, Members, Totals
 from projections.language.values import EXACT, number_text
@@ -126,19 +126,17 @@ class RankRule(LedgerRule):
         return False
 
     def contributions(
-        self, item: Item, refused: Refused | None = None
+        self, item: Item, refused: Refused = ignore
     ) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         contributed: dict[str, Contributed] = {}
         for resolve, named in self.scopes(item, refused):
             key = self.into.target_key(named)
             if key is None:
-                if refused is not None:
-                    refused(("into",), named)
+                refused(("into",), named)
                 continue
             score = self.evaluate(resolve)
             if score is None:
-                if refused is not None:
-                    refused(("by",), resolve)
+                refused(("by",), resolve)
                 continue
             assert isinstance(score, Decimal)
             parts = self.scale.parts(score)

@@ -24,7 +24,7 @@ from projections.language.contribution import (
     member_digest,
     merge,
 )
-from projections.language.entity import Entity, Item, Refused, Resolve, resolver
+from projections.language.entity import Entity, Item, Refused, Resolve, ignore, resolver
 from projections.language.keys import Image, ItemKey, Value, check_key, encode_key, key_text
 from projections.language.measures import EXTREMES, PICKED, TYPED
 from projections.language.syntax import name_of
@@ -178,7 +178,7 @@ class Rule:
         A copy of all attributes writes those of its sources: `images` are the images to take them from.
         """
 
-    def scopes(self, item: Item, refused: Refused | None = None) -> Iterable[tuple[Resolve, Resolve]]:
+    def scopes(self, item: Item, refused: Refused = ignore) -> Iterable[tuple[Resolve, Resolve]]:
         """Return the scopes in which the rule applies to an item: none, one, or one per element of `each`.
 
         A scope is a pair of resolvers: for the source with the element, and for the variables of the target's key, which
@@ -187,23 +187,22 @@ class Rule:
         plain = resolver(item)
         if self.each is not None:
             elements = [{self.each.variable: one} for one in self.each.elements(plain)]
-            if refused is not None and not elements:
+            if not elements:
                 refused(("each",), plain)
             return self._scopes(item, plain, elements, refused)
         if self.bind:
             return self._scopes(item, plain, ({},), refused)
         return ((plain, plain),) if self.fits(plain, refused) else ()
 
-    def fits(self, resolve: Resolve, refused: Refused | None) -> bool:
+    def fits(self, resolve: Resolve, refused: Refused) -> bool:
         """Return whether `where` holds."""
         if self.where is None or self.where(resolve):
             return True
-        if refused is not None:
-            refused(("where",), resolve)
+        refused(("where",), resolve)
         return False
 
     def _scopes(
-        self, item: Item, plain: Resolve, elements: Iterable[Mapping[str, Value]], refused: Refused | None
+        self, item: Item, plain: Resolve, elements: Iterable[Mapping[str, Value]], refused: Refused
     ) -> Iterator[tuple[Resolve, Resolve]]:
         for element in elements:
             resolve = resolver(item, element) if element else plain
@@ -215,11 +214,11 @@ class Rule:
             texts = {name: render(resolve) for name, render in self.bind}
             if None not in texts.values():
                 yield resolve, resolver(item, {**element, **{name: {"S": text} for name, text in texts.items()}})
-            elif refused is not None:
+            else:
                 refused(("bind",), resolve)
 
     @abstractmethod
-    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+    def applies(self, item: Item, refused: Refused = ignore) -> bool:
         """Return whether the rule derives anything from an item of its source entity. Raises BadInput."""
 
 
@@ -270,11 +269,11 @@ class LedgerRule(Rule):
         """An upper bound of the bytes that it contributes to one target."""
         return MOST_OF_A_KEY + 3_000
 
-    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+    def applies(self, item: Item, refused: Refused = ignore) -> bool:
         return bool(self.contributions(item, refused)[0])
 
     def contributions(
-        self, item: Item, refused: Refused | None = None
+        self, item: Item, refused: Refused = ignore
     ) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         """Return an item's contributions by encoded target key, and the attributes of its members by target key and member.
 
@@ -286,13 +285,11 @@ class LedgerRule(Rule):
         for position, (resolve, named) in enumerate(self.scopes(item, refused)):
             target = self.into.target_key(named)
             if target is None:
-                if refused is not None:
-                    refused(("into",), named)
+                refused(("into",), named)
                 continue
             amounts, payloads = self._contribution(resolve, position)
             if not amounts:
-                if refused is not None:
-                    refused(("by",), resolve)
+                refused(("by",), resolve)
                 continue
             text = encode_key(target)
             if text in contributed:
@@ -353,17 +350,16 @@ class CopyRule(Rule):
     """If it copies all: the attributes that other rules write on the target, and its key attributes."""
     guard_prefix: str
 
-    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+    def applies(self, item: Item, refused: Refused = ignore) -> bool:
         return bool(self.copies(item, refused))
 
-    def copies(self, item: Item, refused: Refused | None = None) -> dict[ItemKey, Image]:
+    def copies(self, item: Item, refused: Refused = ignore) -> dict[ItemKey, Image]:
         """Return the copies of an item: target key → attributes, without key attributes and guard."""
         found: dict[ItemKey, Image] = {}
         for resolve, named in self.scopes(item, refused):
             target = self.into.target_key(named)
             if target is None:
-                if refused is not None:
-                    refused(("into",), named)
+                refused(("into",), named)
                 continue
             if self.attributes is None:
                 attributes: dict[str, Value] = {}
@@ -374,8 +370,7 @@ class CopyRule(Rule):
                 attributes = self.pick(resolve)
             texts = {name: render(resolve) for name, render in self.templates}
             if None in texts.values():  # a template lacks a value: there is no copy
-                if refused is not None:
-                    refused(("values",), resolve)
+                refused(("values",), resolve)
                 continue
             attributes.update((name, {"S": text}) for name, text in texts.items() if text is not None)
             attributes.update(self.constants)
@@ -412,7 +407,7 @@ class ClaimedCopyRule(CopyRule, LedgerRule):
     claimed = True
 
     def contributions(
-        self, item: Item, refused: Refused | None = None
+        self, item: Item, refused: Refused = ignore
     ) -> tuple[dict[str, Contributed], dict[tuple[str, str], Image]]:
         contributed: dict[str, Contributed] = {}
         payloads: dict[tuple[str, str], Image] = {}
@@ -452,13 +447,11 @@ class ItemRule(Rule):
     reads: frozenset[str]
     """The top-level attributes that the written values depend on. A write is conditional on them."""
 
-    def applies(self, item: Item, refused: Refused | None = None) -> bool:
+    def applies(self, item: Item, refused: Refused = ignore) -> bool:
         return any(value is not None for value in self.desired(item, refused).values())
 
     @abstractmethod
-    def desired(
-        self, item: Item, refused: Refused | None = None, stored: Item | None = None
-    ) -> dict[str, Value | None]:
+    def desired(self, item: Item, refused: Refused = ignore, stored: Item | None = None) -> dict[str, Value | None]:
         """Return each of the rule's attributes with its value; None if it should be absent. Raises BadInput.
 
         `stored` is the item as it is stored, if `item` also has what other rules are about to write.
@@ -482,21 +475,18 @@ class IndexRule(ItemRule):
     def owned(self, *images: Image | None) -> tuple[str, ...]:
         return tuple(name for name, _, _ in self.attributes)
 
-    def desired(
-        self, item: Item, refused: Refused | None = None, stored: Item | None = None
-    ) -> dict[str, Value | None]:
+    def desired(self, item: Item, refused: Refused = ignore, stored: Item | None = None) -> dict[str, Value | None]:
         values: dict[str, Value | None] = {name: None for name, _, _ in self.attributes}
         resolve = resolver(item)
         if not self.fits(resolve, refused):
             return values
         for number, (where, templates) in enumerate(self.cases):
             if where is not None and not where(resolve):
-                if refused is not None:
-                    refused((number, "where"), resolve)
+                refused((number, "where"), resolve)
                 continue
             texts = {name: render(resolve) for name, render in templates}
             missing = {name for name, text in texts.items() if text is None}
-            if missing and refused is not None:
+            if missing:
                 refused((number,), resolve)
             written = self._complete(number, missing) if missing else texts
             for name, kind, most in self.attributes:
