@@ -88,8 +88,8 @@ class Plan:
     healing: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     """Of the heals, by rule, reason and attributes: how many there are, and the encoded key of one target."""
     strays: Sequence[tuple[ItemKey, str, str]] = ()
-    """Items on which a late function with an older registry has written values of a removed rule, or of a version of a
-    rule that wrote to another entity, each with the rule and the sequence number of its record."""
+    """Items on which a late function with an older registry has written values of a removed rule, or of a former version,
+    each with the rule and the sequence number of its record."""
     unmarked: Sequence[tuple[ItemKey, Value, str]] = ()
     """Marks that an update added, with the sequence number of its record: rules only create items with one."""
     parts: Parts = field(default_factory=dict)
@@ -260,10 +260,7 @@ def _strays(
         rule = guards.rule(name)
         published = program.published.get(rule)
         guard = guards.parse(rule, key, value) if rule in removed or published is not None else None
-        if guard is None:
-            continue
-        elsewhere = published is not None and program.recognise_as(published.into, key, new) is None
-        if rule in removed or (elsewhere and guard.promotion < guards.promotion(rule)):
+        if guard is not None and (rule in removed or guard.promotion < guards.promotion(rule)):
             yield key, rule, record.sequence
 
 

@@ -12,7 +12,7 @@ version is a rule's name and a number that is never used again, such as `likes.3
     active    published; at most one of a rule
     standby   maintained, and published before: a roll back promotes it
     leaving   neither; what it wrote on items is still to be removed
-    gone      of a removed rule, and removed: values that a late function with an older registry writes are removed, too
+    gone      was published, and is removed; for a day, so are values that a late function with an older registry writes
     stale     neither: a function could not read its document, because its package is older. Its values stay as they are
 
 Every change raises the epoch, at least to the seconds since 1970: so a ledger that is restored from a backup never gets
@@ -84,6 +84,9 @@ GAP_TODO = "Correct the cause, then run `projections apply` with the rule: it fi
 
 _LONGEST_GAP = 200
 """Characters of the reason of a gap."""
+
+_LATE_SECONDS = 24 * 3600
+"""How long a version that was replaced is known, so that values that late functions write are removed: they end sooner."""
 
 _BETWEEN_COPIES = 300
 """Seconds in which the promotion of a rule is raised at most once because of guards."""
@@ -246,7 +249,8 @@ class RegistrySnapshot(NamedTuple):
     def removed(self) -> frozenset[str]:
         """The rules whose values are removed, or are being removed."""
         rules = {version.rule for version in self.versions.values() if version.state in ("leaving", "gone")}
-        return frozenset(rules - self.active.keys() - self.unreadable)
+        published = {version.rule for version in self.maintained if version.promoted}  # if held, its values stay
+        return frozenset(rules - published - self.unreadable)
 
     @property
     def unreadable(self) -> frozenset[str]:
@@ -558,9 +562,7 @@ class Registry:
         def change(now: RegistrySnapshot) -> _Changes:
             same = [v for v in now.versions.values() if (v.name, v.promoted) in done]
             changed = [v._replace(unfinished=False) for v in same if v.unfinished]
-            left = [v for v in same if v.state == "leaving"]
-            changed += [self._as(v, "gone")._replace(unfinished=False) for v in left if v.rule not in now.active]
-            return changed, [v.name for v in left if v.rule in now.active]
+            return changed + [self._as(v, "gone") for v in same if v.state == "leaving"], []
 
         return self._change_versions(change)
 
@@ -586,9 +588,7 @@ class Registry:
                 filling = self._as(active, "filling")._replace(number=now.next[active.rule], since=epoch)
                 filling = filling._replace(promoted=0, unfinished=False, doubted=False, gap="")
                 if len({each.partition("|")[0] for each in active.streams}) < len(active.streams):
-                    filling = filling._replace(
-                        streams=frozenset()
-                    )  # which of them is the latest, its first batch tells
+                    filling = filling._replace(streams=frozenset())  # its first batch tells which of them is the latest
                 added[active.rule] = filling if filling.lanes is None else filling._replace(lanes=0)
             gone = [v.name for v in now.versions.values() if v.rule in added and v.state in ("filling", "ready")]
             then = now.with_versions(epoch, *doubted, *added.values(), gone=gone)
@@ -708,7 +708,8 @@ class Registry:
                 known = (self._as(known, "standby") if stops else known)._replace(held=rule.held)
                 changed.append(known)
             chosen[name] = known
-            gone += [v.name for v in now.of(name) if v.state == "gone" or (v.state == "stale" and not v.promoted)]
+            gone += [v.name for v in now.of(name) if v.state == "stale" and not v.promoted]
+            gone += [v.name for v in now.of(name) if v.state == "gone" and v.changed < self._now() - _LATE_SECONDS]
             for version in versions:
                 if version.name == known.name:
                     continue
@@ -724,13 +725,14 @@ class Registry:
         then = now.with_versions(epoch, *changed, gone=gone)
         return then._replace(prefix=program.guard_prefix), chosen
 
-    def _drop(self, now: RegistrySnapshot, versions: Iterable[Version]) -> _Changes:
-        """Return those of these versions that leave, and the others. Targets may show a version on standby still: the one
-        that replaced it has not reached all of them.
+    def _drop(self, now: RegistrySnapshot, versions: Collection[Version]) -> _Changes:
+        """Return which of these versions leave or are gone, and the others. Targets may show a version on standby still:
+        the one that replaced it has not reached all of them. What a held one has published stays.
         """
         half = {version.rule for version in now.active.values() if version.unfinished}
-        left = [self._as(v, "leaving") for v in versions if v.state == "standby" and v.rule in half]
-        return left, [v.name for v in versions if v.state != "standby" or v.rule not in half]
+        published = [version for version in versions if version.state == "standby" and not version.held]
+        left = [self._as(version, "leaving" if version.rule in half else "gone") for version in published]
+        return left, [version.name for version in versions if version not in published]
 
     def _replaced_versions(self, now: RegistrySnapshot, rule: str) -> list[Version]:
         """Return the stale versions of a rule that were published, as they are when another one is: they leave."""
@@ -770,7 +772,7 @@ class Registry:
             if version.promoted and fates.get(version.rule) == "remove":
                 changed.append(self._as(version, "leaving"))
             else:
-                gone.append(version.name)
+                gone += [version.name, *(v.name for v in now.of(version.rule) if v.state == "gone")]
 
     def _change_versions(self, change: Callable[[RegistrySnapshot], _Changes]) -> RegistrySnapshot:
         """Put versions in the place of former ones, and remove others. Without any, nothing is written."""

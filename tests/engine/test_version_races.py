@@ -77,7 +77,7 @@ def test_a_stale_version_leaves_when_another_one_is_published() -> None:
     w = liked()
     w.registry()._mark_stale(["likes.1"])
     heavy(w).apply()
-    assert (w.post(), states(w)) == ({"heavy": 1}, {"likes.2": "active"})
+    assert (w.post(), states(w)) == ({"heavy": 1}, {"likes.1": "gone", "likes.2": "active"})
 
 
 def test_a_roll_back_scans_for_targets_to_which_nothing_contributes() -> None:

@@ -149,12 +149,14 @@ def test_versions_that_call_the_same_items_by_other_names_work_side_by_side() ->
     assert w.post() == {"likes": 5}
 
 
-def test_what_a_late_function_published_by_a_version_with_another_entity_is_removed() -> None:
+@pytest.mark.parametrize("removed", [[], ["likes.1"]], ids=["standby", "gone"])
+def test_what_a_late_function_published_by_a_version_with_another_entity_is_removed(removed: list[str]) -> None:
     w = liked()
     w.like(3, 1)
 
     def promote() -> None:
         w.under(HEAVY, HEAD.replace("METADATA}}", "METADATA}, match: {kind: [a, b]}}")).apply()
+        w.registry().remove(removed)
         w.put("POST#1", "METADATA", kind="a")
 
     w.put("POST#1", "METADATA", kind="a")

@@ -34,6 +34,7 @@ from projections.testing.simulation.campaign import Campaign
 from projections.testing.simulation.history import Setup
 from projections.testing.simulation.pools import Pools
 from projections.testing.simulation.rule_changes import change
+from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions, roll_back
 
 RULES = ["social", *sorted(path.stem for path in (Path(__file__).parent / "rules").glob("*.yaml"))]
 
@@ -114,6 +115,13 @@ def simulated(document: Mapping[str, Any], histories: int) -> None:
 @pytest.mark.parametrize("name", ODD)
 def test_rules_with_odd_keys_can_be_simulated(name: str) -> None:
     simulated(loads(dedent(ODD[name])).document(), 6)
+
+
+def test_nothing_expires_where_a_rule_that_keeps_what_expires_is_removed_and_comes_back() -> None:
+    first = RuleVersion(load(rules_file("counted_keep")).document())
+    others = {name: rule for name, rule in first.document["projections"].items() if name != "countries"}
+    without = RuleVersion({**first.document, "projections": others, "retired": {"countries": "remove"}})
+    assert not roll_back(RuleVersions(first, without, first.program, Pools(first.program))).expires
 
 
 @pytest.mark.deep

@@ -220,11 +220,10 @@ class _Work:
                 self.refresher.failed[item["pk"]["S"]] = str(error)
 
     def _is_removed(self, version: str) -> bool:
-        """Whether the registry had a version, and has it no more. A later number is of the future: its registry is newer."""
+        """Whether a version of the registry is gone. A later number is of the future: its registry is newer."""
         rule, _, number = version.rpartition(".")
-        if version in self._snapshot.versions or not number.isdecimal():
-            return False
-        return int(number) < self._snapshot.next.get(rule, 0)
+        there = version in self._snapshot.versions and self._snapshot.versions[version].state != "gone"
+        return not there and number.isdecimal() and int(number) < self._snapshot.next.get(rule, 0)
 
     def _sources(self, items: Sequence[Image]) -> list[ItemKey]:
         """Return the keys of the items of entries, except for empty entries that expire."""

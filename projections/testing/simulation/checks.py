@@ -96,9 +96,6 @@ class Checks:
 
         `tampered`: the application has written guards, so that guards may go back.
         """
-        return self._wrong(key, before, after, tampered)
-
-    def _wrong(self, key: ItemKey, before: Image | None, after: Image | None, tampered: bool) -> list[str]:
         if before is None and after is not None and not self.is_created_by_rules(key, after):
             return [f"{encode_key(key)}: created by the engine, although only the application creates such items"]
         item = self._program.recognise(key, after) if after is not None else None

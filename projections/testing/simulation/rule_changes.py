@@ -3,8 +3,8 @@
 One of the two is the given file, the other differs in one or two rules. Changes are made to canonical documents; results
 that do not compile are discarded. Changes whose result is not determined are left out:
 
-- A rule with `expired: keep` has settled items as they were then. If it is changed or added, nothing expires, unless it
-  contributes the same.
+- A rule with `expired: keep` has settled items as they were then. If it is changed, added or comes back, nothing expires,
+  unless it contributes the same.
 - A copy that is renamed or retired leaves items behind that only `retired: remove` deletes.
 """
 

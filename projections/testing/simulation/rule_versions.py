@@ -145,7 +145,9 @@ def roll_back(versions: RuleVersions) -> RuleVersions:
             {**before.document, "retired": {**before.document["retired"], **dict.fromkeys(added, "remove")}}
         )
     words = f"{versions.change}; and that is rolled back"
-    return replace(versions, last=last, change=words, between=between, rolled_back=True)
+    removed = before.program.rules.keys() - between.program.rules.keys()  # with all that they kept
+    expires = versions.expires and all(before.program.rules[name].expired != "keep" for name in removed)
+    return replace(versions, last=last, change=words, expires=expires, between=between, rolled_back=True)
 
 
 def _merge(*versions: RuleVersion) -> Program:
