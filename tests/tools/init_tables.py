@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
-from projections.init.proposal import Table
+from projections.init.infer import infer, without_rejected_parts
+from projections.init.proposal import Proposal, Sample, Table
 
 Item = dict[str, dict[str, Any]]
 
@@ -188,3 +190,7 @@ def junk() -> tuple[Table, list[Item]]:
         }
         for _ in range(30)
     ]
+
+
+def proposed(items: Sequence[Item], table: Table = INDEXED, *, complete: bool = True, **sample: Any) -> Proposal:
+    return without_rejected_parts(infer(table, Sample(items, complete, **sample)))

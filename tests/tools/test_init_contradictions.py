@@ -11,11 +11,11 @@ from typing import Any
 
 import init_tables
 import pytest
-from init_tables import INDEXED, Item, item
+from init_tables import INDEXED, Item, item, proposed
 from pattern_tables import PATTERNS, Grown
 
 from projections.init import contradictions
-from projections.init.infer import infer, without_rejected_parts
+from projections.init.infer import infer
 from projections.init.proposal import Proposal, Rule, Sample, Table
 from projections.init.rule_file import rule_file
 from projections.language.loader import loads
@@ -23,10 +23,6 @@ from projections.language.values import having
 from projections.testing.oracle import Oracle
 
 Key = tuple[str, ...]
-
-
-def proposal(items: Sequence[Item], table: Table = INDEXED, *, complete: bool = True, **sample: Any) -> Proposal:
-    return without_rejected_parts(infer(table, Sample(items, complete, **sample)))
 
 
 def of_state(found: Proposal, state: str) -> list[Rule]:
@@ -159,7 +155,7 @@ def recall(pattern: str) -> Iterator[tuple[str, str, bool]]:
     errors, which are the counter-evidence. The oracle agrees with the effect.
     """
     grown = Grown(pattern)
-    clean = proposal(grown.items, grown.table)
+    clean = proposed(grown.items, grown.table)
     for rule in of_state(clean, "held"):
         for attribute in rule.attributes:
             tried = with_errors(grown, clean, rule, attribute)
@@ -219,7 +215,7 @@ def test_an_uncertain_rule_is_a_comment_with_its_counter_evidence_and_effect() -
     items = classes(12)
     for one in infos(items)[:2]:
         one["bookingCount"] = {"N": str(int(one["bookingCount"]["N"]) + 2)}
-    found = proposal(items)
+    found = proposed(items)
     rule = uncertain(found, "bookingCount")
     assert rule.evidence == "bookingCount is the number of Booking items in 10 of 12 Class items"
     assert rule.contradiction is not None
@@ -239,7 +235,7 @@ def test_an_uncertain_rule_is_a_comment_with_its_counter_evidence_and_effect() -
 def test_values_of_parents_without_children_are_counted_in_the_effect() -> None:
     items = [*classes(), item(PK="CLASS#new", SK="INFO", title="x")]
     infos(items)[0]["revenue"] = {"N": "1.125"}
-    found = proposal(items)
+    found = proposed(items)
     assert predicted(uncertain(found, "revenue")) == happens(found, uncertain(found, "revenue"), items) == (1, 1, 0)
 
 
@@ -248,7 +244,7 @@ def test_stale_copies_are_listed_and_not_in_the_file() -> None:
     stale = [one for one in items if "userName" in one][:3]
     for one in stale:
         one["userName"] = {"S": "Former Person"}
-    found = proposal(items)
+    found = proposed(items)
     rule = uncertain(found, "userName")
     assert rule.contradiction is not None
     assert {one["stored"] for one in rule.contradiction.examples} == {'"Former Person"'}
@@ -260,7 +256,7 @@ def test_a_counter_that_most_items_contradict_is_not_proposed() -> None:
     items = classes()
     for one in infos(items)[:12]:
         one["bookingCount"] = {"N": "77"}
-    assert [one for one in proposal(items).rules if "bookingCount" in one.attributes] == []
+    assert [one for one in proposed(items).rules if "bookingCount" in one.attributes] == []
 
 
 # --- parts of tables ---
@@ -271,7 +267,7 @@ def test_in_a_part_of_a_table_partitions_that_were_read_to_their_end_are_compare
     infos(items)[3]["bookingCount"] = {"N": "40"}
     last = [one for one in items if one["PK"]["S"] == "CLASS#c15"]
     items = [one for one in items if one not in last[:-1]]
-    found = proposal(items, complete=False, cut=frozenset({"CLASS#c15"}))
+    found = proposed(items, complete=False, cut=frozenset({"CLASS#c15"}))
     rule = uncertain(found, "bookingCount")
     assert rule.contradiction is not None
     assert (rule.contradiction.right, rule.contradiction.judged, rule.contradiction.unseen) == (14, 15, 1)
@@ -284,18 +280,18 @@ def test_in_a_part_of_a_table_partitions_that_were_read_to_their_end_are_compare
 def test_children_outside_the_sample_do_not_contradict_a_counter() -> None:
     """A stored number may be greater than the children in the sample, but not less."""
     items = classes()
-    (rule,) = [one for one in of_state(proposal(items[::2], complete=False), "held") if "bookingCount" in str(one.body)]
+    (rule,) = [one for one in of_state(proposed(items[::2], complete=False), "held") if "bookingCount" in str(one.body)]
     assert "is not less than the number of Booking items in the sample" in rule.evidence
     chosen = next(one for one in infos(items[::2]) if sum(b["PK"] == one["PK"] and "paid" in b for b in items[::2]))
     chosen["bookingCount"] = {"N": "0"}
-    assert [one for one in proposal(items[::2], complete=False).rules if "bookingCount" in str(one.body)] == []
+    assert [one for one in proposed(items[::2], complete=False).rules if "bookingCount" in str(one.body)] == []
 
 
 def test_a_number_that_is_less_than_the_children_in_the_sample_is_wrong_in_any_part_of_a_table() -> None:
     items = classes()
     last = infos(items)[-1]
     last["bookingCount"] = {"N": "0"}
-    found = uncertain(proposal(items, complete=False, cut=frozenset({"CLASS#c15"})), "bookingCount")
+    found = uncertain(proposed(items, complete=False, cut=frozenset({"CLASS#c15"})), "bookingCount")
     assert found.contradiction is not None
     assert (found.contradiction.right, found.contradiction.judged, found.contradiction.unseen) == (15, 16, 0)
 
@@ -304,7 +300,7 @@ def test_a_copy_states_which_attributes_differ() -> None:
     table, items = init_tables.copies()
     for one in [one for one in items if one["SK"]["S"] == "METADATA"][:2]:
         one["title"] = {"S": "Former title"}
-    (rule,) = [one for one in proposal(items, table).rules if one.kind == "copy"]
+    (rule,) = [one for one in proposed(items, table).rules if one.kind == "copy"]
     assert rule.evidence.endswith("; they differ in title of 2")
 
 
@@ -327,7 +323,7 @@ SPARSE = {"GSI1PK": "OPEN#{agentId}", "GSI1SK": "{due}#{ticketId}"}
 
 
 def test_sparse_index_keys_are_found_with_their_condition() -> None:
-    found = proposal(tickets())
+    found = proposed(tickets())
     (rule,) = of_state(found, "held")
     assert rule.body == {"from": "Ticket", "where": {"status": ["open"]}, "index": SPARSE}
     assert live(found, rule, tickets()) == {key_of(one, INDEXED): one for one in tickets()}
@@ -339,7 +335,7 @@ def test_sparse_index_keys_that_are_wrong_on_few_items_are_uncertain() -> None:
     some[0]["status"] = {"S": "closed"}  # the keys remain
     some[1]["GSI1PK"] = {"S": "OPEN#a9"}
     del some[2]["GSI1PK"], some[2]["GSI1SK"]
-    found = proposal(items)
+    found = proposed(items)
     (rule,) = of_state(found, "uncertain")
     assert rule.body == {"from": "Ticket", "where": {"status": ["open"]}, "index": SPARSE}
     assert predicted(rule) == happens(found, rule, items) == (1, 1, 1)
@@ -351,7 +347,7 @@ def test_keys_of_an_index_that_are_stale_in_few_items_are_an_uncertain_rule() ->
     items = init_tables.social()
     for one in [one for one in items if one["SK"]["S"].startswith("COMMENT")][:3]:
         one["GSI1PK"] = {"S": "someone-else"}
-    rule = uncertain(proposal(items), "GSI1PK and GSI1SK")
+    rule = uncertain(proposed(items), "GSI1PK and GSI1SK")
     assert rule.body == {"from": "Comment", "index": {"GSI1PK": "AUTHOR#{userId}", "GSI1SK": "{createdAt}"}}
     assert predicted(rule) == (3, 0, 0)
     assert not rule.refused
@@ -379,7 +375,7 @@ def test_effects_are_exact_on_tables_with_odd_values(seeds: range) -> None:
                 one[name] = copy.deepcopy(chance.choice(ODD))
                 if chance.random() < 0.3:
                     del one[name]
-        found = proposal(items, table)
+        found = proposed(items, table)
         assert set(loads(rule_file(found)).projections) == {rule.name for rule in of_state(found, "held")}
         for rule in of_state(found, "uncertain"):
             assert rule.doubt

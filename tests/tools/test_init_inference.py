@@ -14,7 +14,7 @@ import init_tables
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from init_tables import INDEXED, Item, item
+from init_tables import INDEXED, Item, item, proposed
 
 from projections.init.infer import infer, without_rejected_parts
 from projections.init.inferred_relations import value_of
@@ -40,7 +40,7 @@ TABLES: dict[str, Callable[[], tuple[Table, list[Item]]]] = {
 @cache
 def proposal(name: str, *, every: int = 1) -> Proposal:
     table, items = TABLES[name]()
-    return without_rejected_parts(infer(table, Sample(items[::every], complete=every == 1)))
+    return proposed(items[::every], table, complete=every == 1)
 
 
 def keys(of: Proposal) -> dict[str, tuple[str, ...]]:
@@ -111,7 +111,7 @@ def test_a_type_attribute_is_no_condition_where_keys_suffice() -> None:
 
 def test_a_type_of_product_is_no_kind_of_item() -> None:
     items = [item(id=f"p{n}", type=("book", "game", "film")[n % 3], title="x", price=n) for n in range(30)]
-    found = without_rejected_parts(infer(Table("products", (("id", "S"),)), Sample(items, True)))
+    found = proposed(items, Table("products", (("id", "S"),)))
     assert keys(found) == {"Product": ("{id}",)}
 
 
@@ -125,7 +125,7 @@ def test_a_table_of_one_kind_of_item_is_named_after_itself() -> None:
 def test_the_id_of_the_partition_key_is_recognised_after_another_prefix(prefix: str) -> None:
     items = [item(PK=f"USER#u{n}", SK=f"{prefix}u{n}", orders=n % 4 + 1) for n in range(8)]
     items += [item(PK=f"USER#u{n}", SK=f"ORDER#{n}x{m}", total=m) for n in range(8) for m in range(n % 4 + 1)]
-    found = without_rejected_parts(infer(INDEXED, Sample(items, True)))
+    found = proposed(items)
     assert ("USER#{userId}", f"{prefix}{{userId}}") in keys(found).values()
     assert [one.body["aggregate"]["set"] for one in found.rules] == [{"orders": "count"}]
 
@@ -136,17 +136,15 @@ def test_status_in_a_key_is_a_variable_because_an_attribute_equals_it() -> None:
         item(PK="SHOP#1", SK=f"{states[n % 3]}#{n:04d}", status=states[n % 3], orderId=f"{n:04d}") for n in range(30)
     ]
     items += [item(PK=f"SHOP#{n}", SK="INFO", name="x") for n in range(3)]
-    assert ("SHOP#{shopId}", "{status}#{orderId}") in keys(
-        without_rejected_parts(infer(INDEXED, Sample(items, True)))
-    ).values()
+    assert ("SHOP#{shopId}", "{status}#{orderId}") in keys(proposed(items)).values()
 
 
 def test_variable_is_not_named_like_an_attribute_with_other_values() -> None:
     """Rules take a key variable and an attribute of one name that differ for bad input."""
     items = [item(PK=f"USER#{n}", SK="PROFILE", userId=f"USER#{n}", name=f"{n}") for n in range(6)]
-    (found,) = without_rejected_parts(infer(INDEXED, Sample(items, True))).entities
+    (found,) = proposed(items).entities
     assert found.key["PK"] != "USER#{userId}"
-    assert Program.from_document(loads(rule_file(without_rejected_parts(infer(INDEXED, Sample(items))))).document())
+    assert Program.from_document(loads(rule_file(proposed(items, complete=False))).document())
 
 
 def test_table_without_structure_gives_one_entity_for_any_item() -> None:
@@ -159,9 +157,8 @@ def test_table_without_structure_gives_one_entity_for_any_item() -> None:
 
 
 def test_unknown_items_are_listed_in_a_comment_with_masked_keys() -> None:
-    table, items = INDEXED, init_tables.social()
     strange = [item(PK=f"{n}9f-Q", SK=f"{n}z", secret=1) for n in range(4)]
-    found = without_rejected_parts(infer(table, Sample([*items, *strange], True)))
+    found = proposed([*init_tables.social(), *strange])
     assert keys(found) == SOCIAL
     assert [one.items for one in found.unknown] == [4]
     assert '# - 4 items such as PK "99x-X", SK "9x"' in rule_file(found)
@@ -212,12 +209,12 @@ def test_nearly_constant_attributes_are_not_embedded() -> None:
     chance = random.Random(7)
     for one in items:
         one["active"] = {"S": "yes" if chance.random() < 0.95 else "no"}
-    assert "active" not in str([one.body for one in without_rejected_parts(infer(INDEXED, Sample(items, True))).rules])
+    assert "active" not in str([one.body for one in proposed(items).rules])
 
 
 def test_embed_without_an_index_for_the_children_is_a_comment() -> None:
     table = Table("app", (("PK", "S"), ("SK", "S")))
-    found = rule(without_rejected_parts(infer(table, Sample(init_tables.social(), True))), "userInComment")
+    found = rule(proposed(init_tables.social(), table), "userInComment")
     assert "the rule cannot find the Comment items of a User" in found.doubt
     assert "GSI1" in found.doubt
 
@@ -293,9 +290,7 @@ def test_order_of_items_does_not_change_the_proposal() -> None:
     table, items = TABLES["social"]()
     again = list(items)
     random.Random(8).shuffle(again)
-    assert rule_file(without_rejected_parts(infer(table, Sample(items, True)))) == rule_file(
-        without_rejected_parts(infer(table, Sample(again, True)))
-    )
+    assert rule_file(proposed(items, table)) == rule_file(proposed(again, table))
 
 
 NAMES = (
@@ -359,7 +354,7 @@ def test_names_of_attributes_may_contain_any_character(name: str, end: str) -> N
     table, items = TABLES[name]()
     keys = {*table.key_names, *(attribute for parts in table.indexes.values() for one in parts for attribute, _ in one)}
     named = [{key if key in keys else key + end: value for key, value in one.items()} for one in items]
-    accepted(without_rejected_parts(infer(table, Sample(named, complete=True))))
+    accepted(proposed(named, table))
 
 
 def test_no_variable_is_named_after_a_key_of_an_index() -> None:
@@ -367,14 +362,14 @@ def test_no_variable_is_named_after_a_key_of_an_index() -> None:
     items = init_tables.social()
     comment = next(one for one in items if "commentId" in one)
     comment["createdAt"] = {"S": "2020-01-01T00:00:00Z"}
-    found = infer(INDEXED, Sample(items, complete=True))
+    found = proposed(items)
     assert entity(found, "Comment").key["SK"] == "COMMENT#{time}#{commentId}"
 
 
 def test_names_with_a_dash_are_quoted_in_expressions() -> None:
     table, items = init_tables.shop()
     dashed = [{"unit-price" if name == "price" else name: value for name, value in one.items()} for one in items]
-    found = infer(table, Sample(dashed, complete=True))
+    found = proposed(dashed, table)
     sums = [one.body["aggregate"]["set"].get("total") for one in found.rules if "aggregate" in one.body]
     assert "sum('unit-price')" in sums, sums
 
@@ -390,7 +385,7 @@ def test_guards_are_no_attributes_and_their_rules_are_named() -> None:
         {**one, "~likes": guard, "~": {"S": "abcdefgh"}} if one["SK"] == {"S": "METADATA"} else one
         for one in init_tables.social()
     ]
-    found = without_rejected_parts(infer(INDEXED, Sample(items, complete=True)))
+    found = proposed(items)
     names = {one.name for each in found.entities for one in each.attributes}
     assert [name for name in names if name.startswith("~")] == []
     text = " ".join(rule_file(found).replace("#", "").split())
