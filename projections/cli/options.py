@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from difflib import unified_diff
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from projections.deploy.checksum import is_as_written, is_generated
 from projections.errors import UsageError
 from projections.language.files import SHIPPED, bundled_path
 from projections.terminal import count, interactive, print_line, print_text
@@ -267,6 +265,10 @@ def put_out(text: str, output: str | None, what: str = "", *, force: bool) -> bo
 
 
 def _replaceable(path: Path, text: str) -> bool:
+    from difflib import unified_diff
+
+    from projections.deploy.checksum import is_as_written, is_generated
+
     if not path.is_file():
         return True  # there is none, or it is a device or a pipe
     try:
