@@ -44,7 +44,6 @@ _CHANGES = 48
 _SECOND_CHANGES = 4
 """Different second changes after each of them, where rules change twice."""
 
-
 _MOST_PROGRAMS = 300
 """Programs of registries that are kept."""
 

@@ -9,6 +9,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from projections.engine.ledger_items import rule_of_link
 from projections.engine.registry import Registry
 from projections.engine.rejections import Rejected
 from projections.engine.running import Reload
@@ -171,6 +172,7 @@ class Operators:
         """The ledger, as it was backed up."""
         self._actions = self._schedule()
         """Each action with the number of writes of the application that are left then. The last one comes first."""
+        self._swept = False
 
     def _schedule(self) -> list[tuple[int, _Action]]:
         plan, versions, random = self._plan, self._versions, self._random
@@ -224,11 +226,9 @@ class Operators:
         if not targets:
             return None
         target = rng.choice(targets)
-        if rng.random() < self._plan.damage:
-            words = damage(database.store, target, rng)
-            if words is not None:
-                self._trace.note(f"damage: {words}")
-                self._checks.damaged = True
+        if rng.random() < self._plan.damage and (words := damage(database.store, target, rng)) is not None:
+            self._trace.note(f"damage: {words}")
+            self._checks.damaged = True
         return Recount(self._deployment.version, active[target[0]], **self._options())
 
     def _roll_back(self) -> Job:
@@ -263,15 +263,19 @@ class Operators:
         runner, last, store = self._runner, self._versions.last, self._database.store
         snapshot = Registry(last.program, store).read()
         options = {**self._options(), "queued": False}
-        gaps = [version.rule for version in snapshot.active.values() if version.gap] if snapshot is not None else []
-        if snapshot is not None and not self._checks.is_applied(snapshot):
+        if snapshot is None:
+            return False
+        gaps = [version.rule for version in snapshot.active.values() if version.gap]
+        versions, run = snapshot.versions.values(), Progress(store).run()
+        begun = any(v.unfinished or v.state in ("filling", "leaving") for v in versions) or (run and not run.done)
+        # a run that had read the ledger when their rule left has gone on: the next one deletes them
+        links = {*map(rule_of_link, self._database.ledger())} - {None, *snapshot.active}
+        if not self._checks.is_applied(snapshot):
             runner.jobs.append(Apply(last, **options))
         elif gaps:
             runner.jobs.append(Recount(last, gaps[0], **options))
-        elif ((run := Progress(store).run()) is not None and not run.done) or (
-            snapshot is not None
-            and any(v.unfinished or v.state in ("filling", "leaving") for v in snapshot.versions.values())
-        ):
+        elif begun or (links and not self._swept):
+            self._swept = not begun
             runner.jobs.append(Backfill(last, **options))
         return bool(runner.jobs)
 

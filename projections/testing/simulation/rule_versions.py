@@ -139,11 +139,8 @@ def roll_back(versions: RuleVersions) -> RuleVersions:
     """Return the versions with their change rolled back before the history ends."""
     before, between = versions.first, versions.last
     added = between.program.rules.keys() - before.program.rules.keys()
-    last = before
-    if added:
-        last = RuleVersion(
-            {**before.document, "retired": {**before.document["retired"], **dict.fromkeys(added, "remove")}}
-        )
+    retired = {**before.document["retired"], **dict.fromkeys(added, "remove")}
+    last = RuleVersion({**before.document, "retired": retired}) if added else before
     words = f"{versions.change}; and that is rolled back"
     removed = before.program.rules.keys() - between.program.rules.keys()  # with all that they kept
     expires = versions.expires and all(before.program.rules[name].expired != "keep" for name in removed)
