@@ -267,7 +267,8 @@ class Operators:
             return False
         gaps = [version.rule for version in snapshot.active.values() if version.gap]
         versions, run = snapshot.versions.values(), Progress(store).run()
-        begun = any(v.unfinished or v.state in ("filling", "leaving") for v in versions) or (run and not run.done)
+        begun = any(v.unfinished or v.state in ("filling", "leaving") for v in versions)
+        begun = begun or (not run.done if run else bool(self._versions.change))  # a lost ledger has no run
         # a run that had read the ledger when their rule left has gone on: the next one deletes them
         links = {*map(rule_of_link, self._database.ledger())} - {None, *snapshot.active}
         if not self._checks.is_applied(snapshot):
