@@ -38,18 +38,7 @@ from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.guards import Guards, as_read
 from projections.engine.ledger_items import LEDGER, link_key, links_key
 from projections.engine.running import Counters, Deadline, Run, Tries, slices
-from projections.engine.store import (
-    AllOf,
-    Delete,
-    Equal,
-    Image,
-    ItemKey,
-    Purpose,
-    Records,
-    Store,
-    Update,
-    Value,
-)
+from projections.engine.store import AllOf, Delete, Equal, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.language.embeds import ListEmbedRule, Reference
 from projections.language.entity import Item

@@ -219,13 +219,7 @@ class Embedder:
         self._children_per_page = children_per_page
         self._run = run
         self.lists = ListEmbedder(
-            program,
-            store,
-            guards,
-            pace=pace,
-            counters=self._counters,
-            children_per_page=children_per_page,
-            run=run,
+            program, store, guards, pace=pace, counters=self._counters, children_per_page=children_per_page, run=run
         )
 
     def raise_fence(self, push: Push, records: Records = ()) -> None:

@@ -49,7 +49,7 @@ from projections.engine.groups import refusing_group
 from projections.engine.ledger_items import Entry, Target, entry_key
 from projections.engine.rejections import refusal
 from projections.engine.running import Counters, Deadline, Run, one_by_one
-from projections.engine.store import Store
+from projections.engine.store import Image, Store
 from projections.engine.transactions import (
     MOST_ACTIONS,
     MOST_BYTES,
@@ -88,7 +88,8 @@ class Ledger:
 
     `epoch` is that of the registry that `program` was assembled from, `since` has those in which its versions were
     registered; `left_to_lanes` are those of which refreshes change nothing. `budget` decides which changes are "deferred";
-    None defers none. `pace` is called with the number of writes before each change is made, and may raise OutOfTime.
+    None defers none. `pace` is called with the number of writes before each change is made, and may raise OutOfTime. `read`
+    has groups that were read before, as `transactions` take them.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Ledger:
         counters: Counters | None = None,
         budget: Budget | None = None,
         pace: Callable[[int], None] | None = None,
+        read: Mapping[Target, Image] | None = None,
     ) -> None:
         self._program = program
         self._store = store
@@ -114,8 +116,8 @@ class Ledger:
         self._epoch = epoch
         self._since = since or {}
         self._left_to_lanes = frozenset(left_to_lanes)
-        self._transactions = Transactions(
-            program, store, epoch, values or ValueCounters(), chance, counters or Counters()
+        self.transactions = Transactions(
+            program, store, epoch, values or ValueCounters(), chance, counters or Counters(), read or {}
         )
 
     def commit(self, changes: Sequence[Change], deadline: Deadline, stuck: Collection[str] = ()) -> list[Result]:
@@ -167,7 +169,7 @@ class Ledger:
         items = self._store.get_many([entry_key(attempt.change.source) for attempt in expiries])
         for attempt in expiries:
             source = attempt.change.source
-            pending[source] = read = self._transactions.with_entry(attempt, items.get(entry_key(source)))
+            pending[source] = read = self.transactions.with_entry(attempt, items.get(entry_key(source)))
             if read.is_duplicate and not self._lacks(read):
                 results[source] = self._duplicate(pending.pop(source))
 
@@ -302,7 +304,7 @@ class Ledger:
     def _send(self, steps: Sequence[Step], deadline: Deadline, stuck: Collection[str]) -> list[Result | Attempt]:
         """Send one transaction. Return results, and the attempts that have to be made again."""
         try:
-            cancelled = deadline.retry(partial(self._transactions.send, steps))
+            cancelled = deadline.retry(partial(self.transactions.send, steps))
         except InvalidRequest:
             if len(steps) == 1:
                 return [self._commit_in_steps(steps[0], deadline, stuck, by_rule=True)]
@@ -345,7 +347,7 @@ class Ledger:
             while True:
                 deadline.check()
                 if not change.is_refresh:
-                    attempt = self._transactions.with_entry(attempt, self._store.get(entry_key(change.source)))
+                    attempt = self.transactions.with_entry(attempt, self._store.get(entry_key(change.source)))
                     if attempt.is_duplicate and not self._lacks(attempt):
                         return self._duplicate(attempt, step)
                 walk = self._walk_all(attempt, refused if by_rule else None, deadline, stuck)
@@ -408,12 +410,7 @@ class Ledger:
         return deadline.retry(partial(self._make, step, deadline, stuck))
 
     def _walk_by_rule(
-        self,
-        refused: dict[str, str],
-        attempt: Attempt,
-        goal: Contributions,
-        deadline: Deadline,
-        stuck: Collection[str],
+        self, refused: dict[str, str], attempt: Attempt, goal: Contributions, deadline: Deadline, stuck: Collection[str]
     ) -> _Walk:
         """Bring each rule's part of the entry to its goal, or to nothing where it is `refused`, which is added to."""
         walk = _Walk(attempt, "done")
@@ -453,7 +450,7 @@ class Ledger:
             deadline.check()
             attempt = step.attempt
             try:
-                cancelled = self._transactions.send([step])
+                cancelled = self.transactions.send([step])
             except InvalidRequest as error:
                 room = attempt.entry is not None and attempt.entry.recent and attempt.change.source not in stuck
                 return _Walk(attempt, "full") if room else _Walk(attempt, "refused", str(error))

@@ -24,22 +24,25 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
 from projections.engine.budget import Budget, Refresh
+from projections.engine.changes import difference
 from projections.engine.embeds import Push
+from projections.engine.groups import spread
 from projections.engine.guards import Guards
 from projections.engine.lanes import Handover, is_overtaken
+from projections.engine.ledger_items import SHARD_COUNT, Target, group_key
 from projections.engine.plan import Plan, plan
 from projections.engine.records import Record, decode, decode_all
-from projections.engine.registry import Registry, RegistrySnapshot
+from projections.engine.registry import REGISTRY, Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected
 from projections.engine.rivals import left_to
 from projections.engine.running import UNLIMITED, Deadline, OutOfTime, Reload, Run, in_few_pieces, one_by_one
 from projections.engine.stages import Batch, Outcome, Report
-from projections.engine.store import Store
+from projections.engine.store import ItemKey, Store
 from projections.engine.value_counters import ValueCounters
 from projections.errors import Misconfigured, StoreError
 from projections.language.program import Program
@@ -50,6 +53,9 @@ _MOST_RELOADS = 5
 
 _LARGE = 100
 """Records from which a batch is large."""
+
+_WARY = 100
+"""Lone records after one whose groups had changed since they were read: to send its transaction again took 4 units."""
 
 
 class _Collections:
@@ -119,6 +125,9 @@ class Processor:
         self._deadline = partial(Deadline, margin=margin, sleep=sleep, chance=chance)
         self._registry = Registry(packaged, store, filled=filled, now=clock)
         self._handover = Handover(store, self._registry, clock)
+        self._last: Batch | None = None
+        self._wary = 0
+        """How many lone records are committed without their groups having been read before."""
         self._batch = partial(
             Batch,
             store=store,
@@ -172,7 +181,9 @@ class Processor:
 
         `first` gets the registry that the invocation read first. Returns None if the batch must be left to a later one.
         """
-        snapshot, program = deadline.retry(self._registry.current)
+        likely = self._likely_groups(records)
+        items = deadline.retry(partial(self._store.get_many, [REGISTRY, *likely.values()])) if likely else {}
+        snapshot, program = deadline.retry(partial(self._registry.current, items.get(REGISTRY)))
         if not first:
             first.append(snapshot)
         elif is_overtaken(first[0], snapshot):
@@ -189,13 +200,37 @@ class Processor:
             report=report,
             documents=self._registry.documents,
             split=self._handover.split(program, snapshot, shard, decoded.records, deadline),
+            read={each: group for each, key in likely.items() if SHARD_COUNT not in (group := items.get(key, {}))},
         )
         report.rejected.extend(decoded.rejected)
         if decoded.rejected:
             batch.note_gaps(program.lanes, "a record could not be read")
         if not self._process_together(batch, decoded.records):
             self._process_singly(batch, decoded.records)
+        if batch.ledger.transactions.has_missed:
+            self._wary = _WARY
+        self._last = batch
         return batch
+
+    def _likely_groups(self, records: Sequence[Any]) -> dict[Target, ItemKey]:
+        """Return the groups that a lone record probably changes, by the rules of the last batch, to read with the registry.
+
+        If another function changes one before the commit, the transaction is sent twice: costly with many records, or if it
+        happens often.
+        """
+        if self._last is None or len(records) != 1:
+            return {}
+        if self._wary:
+            self._wary -= 1
+            return {}
+        program = self._last.program
+        with suppress(Exception):  # reported by the plan
+            record = decode(records[0], self._tables, program.tables, self._label)
+            before, after = (program.evaluate(record.key, image).contributions for image in (record.old, record.new))
+            targets = self._last.publisher.publishing_rules(difference(before, after))
+            single = [each for each in targets if each[0] not in program.lanes and spread(program, each) == 1]
+            return {target: group_key(*target) for target in single}
+        return {}
 
     def _plan(self, batch: Batch, records: Sequence[Record], deadline: Deadline) -> Plan:
         report, guards, snapshot = batch.report, batch.guards, batch.snapshot

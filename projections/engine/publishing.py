@@ -105,7 +105,7 @@ class Publisher:
     ) -> dict[Target, StoreError]:
         """Bring targets with an older guard up to their groups. Return the failures. `read` has groups that were read."""
         targets = set(targets)
-        known, contested = self._publishing_rules(targets), self._contested_targets(targets)
+        known, contested = self.publishing_rules(targets), self._contested_targets(targets)
         failures: dict[Target, StoreError] = {}
         if not known and not contested:
             return failures
@@ -147,7 +147,7 @@ class Publisher:
         self, targets: Iterable[Target], deadline: Deadline, records: Causes = _NO_RECORDS
     ) -> dict[Target, StoreError]:
         """Bring targets up to their groups, whatever the versions of their guards. Return the failures."""
-        known = self._publishing_rules(targets)
+        known = self.publishing_rules(targets)
         if not known:
             return {}
         keys = {target: decode_key(target[1]) for target in known}
@@ -165,7 +165,7 @@ class Publisher:
             works[target] = partial(self._heal_one, rule, target, [first], deadline, why)
         return self._each(works, deadline)
 
-    def _publishing_rules(self, targets: Iterable[Target]) -> dict[Target, LedgerRule]:
+    def publishing_rules(self, targets: Iterable[Target]) -> dict[Target, LedgerRule]:
         """The targets that are items, and whose rules exist and publish, with these rules."""
         return {
             target: rule
@@ -300,12 +300,7 @@ class Publisher:
     # Healing
 
     def _heal_one(
-        self,
-        rule: LedgerRule,
-        target: Target,
-        read: list[tuple[Image | None, Group]],
-        deadline: Deadline,
-        why: Purpose,
+        self, rule: LedgerRule, target: Target, read: list[tuple[Image | None, Group]], deadline: Deadline, why: Purpose
     ) -> None:
         """Heal one target. `read` has the item and the group for the first try."""
         key = decode_key(target[1])

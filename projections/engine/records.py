@@ -103,12 +103,7 @@ def content_of(record: Any) -> Content:
     return Content(event, sequence, None if event == "INSERT" else old, None if event == "REMOVE" else new)
 
 
-def decode(
-    record: Any,
-    tables: Mapping[str, str],
-    schemas: Mapping[str, Schema],
-    fixed_label: str = "",
-) -> Record:
+def decode(record: Any, tables: Mapping[str, str], schemas: Mapping[str, Schema], fixed_label: str = "") -> Record:
     """Return one record of an event.
 
     `tables` maps table names in stream ARNs to logical names. The stream's label is the one in the record's ARN, or

@@ -36,7 +36,6 @@ from projections.engine.releases import Releaser
 from projections.engine.running import Counters, Deadline, Run, one_by_one
 from projections.engine.store import Image, ItemKey, Store
 from projections.engine.value_counters import ValueCounters
-from projections.errors import StoreError
 from projections.language.embeds import EmbedRule
 from projections.language.entity import Item
 from projections.language.keys import encode_key
@@ -79,7 +78,7 @@ class Refresher:
         self._copier = Copier(program, store, guards, counters)
         self._copies = CopyRefresher(program, store, guards, self._copier, counters, run)
         self.embedder = Embedder(program, store, guards, pace=pace, counters=counters, run=run)
-        self._entries = EntryRefresher(
+        entries = EntryRefresher(
             program,
             store,
             snapshot,
@@ -92,6 +91,7 @@ class Refresher:
             chance=chance,
             pace=commit_pace,
         )
+        self.sources, self.publish = entries.refresh, entries.publish
 
     def refresh_scanned(self, images: Mapping[ItemKey, Image], deadline: Deadline) -> None:
         """Refresh items as a scan of an application's table returned them just now, in every role but that of a target.
@@ -195,30 +195,6 @@ class Refresher:
                         targets.add((rule.name, encode_key(key)))
         self.publish(targets, deadline)
 
-    def publish(self, targets: Iterable[Target], deadline: Deadline) -> dict[Target, StoreError]:
-        """Bring targets up to their groups, whatever their guards. Return the failures, which are noted too."""
-        return self._entries.publish(targets, deadline)
-
-    def sources(
-        self,
-        images: Mapping[ItemKey, Image | None],
-        deadline: Deadline,
-        *,
-        publish: bool = False,
-        removed: Collection[ItemKey] = (),
-        discarded: Discarded | None = None,
-        deferred: Mapping[ItemKey, str] | None = None,
-    ) -> None:
-        """Bring the entries of source items up to date; None for an item that was not read. Otherwise as in `keys`.
-
-        `deferred` has the versions of records that were left to this refresh (`engine.budget`).
-
-        Publish all targets that these entries name, or without `publish` those that something was retracted from.
-        """
-        self._entries.refresh(
-            images, deadline, publish=publish, removed=removed, discarded=discarded, deferred=deferred
-        )
-
     # What is derived from an item itself
 
     def _refresh_derived(self, items: Sequence[Item], deadline: Deadline, *, renew: bool = False) -> None:
@@ -258,20 +234,14 @@ class Refresher:
                 self._failures.rejected[rejected_by(error, rule, source)] = None
 
     def _heal_copies(self, heals: Iterable[CopyHeal], deadline: Deadline) -> None:
-        self._failures.isolate(list(heals), partial(self._heal_some, deadline), lambda heal: encode_key(heal.target))
+        def attempt(heal: CopyHeal) -> None:
+            work = partial(self._copier.heal, heal, deadline)
+            self._failures.attempt(encode_key(heal.target), deadline, work, heal.rule.name)
 
-    def _heal_some(self, deadline: Deadline, heals: Sequence[CopyHeal]) -> None:
-        pieces = [
-            partial(
-                self._failures.attempt,
-                encode_key(heal.target),
-                deadline,
-                partial(self._copier.heal, heal, deadline),
-                heal.rule.name,
-            )
-            for heal in heals
-        ]
-        self._run(pieces)
+        def heal_all(part: Sequence[CopyHeal]) -> None:
+            self._run([partial(attempt, heal) for heal in part])
+
+        self._failures.isolate(list(heals), heal_all, lambda heal: encode_key(heal.target))
 
     def _copies_of_old(self, key: ItemKey, item: Item | None) -> list[CopyHeal]:
         """Heals of the copies that an item had by an earlier image, and of the copy that it was."""

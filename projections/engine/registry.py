@@ -381,11 +381,11 @@ class Registry:
         item = self._store.get(REGISTRY)
         return RegistrySnapshot.read(item) if item is not None else None
 
-    def read_or_create(self) -> RegistrySnapshot:
-        """Return the registry, and create it from the packaged rules if it does not exist."""
+    def read_or_create(self, item: Image | None = None) -> RegistrySnapshot:
+        """Return the registry, and create it from the packaged rules if it does not exist. `item`: as it was just read."""
         numbers: Mapping[str, int] = {}
         for _ in range(_MOST_TRIES):
-            snapshot = self.read()
+            snapshot = RegistrySnapshot.read(item) if item is not None else self.read()
             if snapshot is not None:
                 return snapshot
             empty = RegistrySnapshot(0, numbers, {}, new_identity(), self._packaged.guard_prefix)
@@ -417,13 +417,13 @@ class Registry:
             self._program = snapshot.epoch, snapshot.ledger, program
         return program
 
-    def current(self) -> tuple[RegistrySnapshot, Program]:
-        """Return the registry, and its compiled versions.
+    def current(self, item: Image | None = None) -> tuple[RegistrySnapshot, Program]:
+        """Return the registry, and its compiled versions. `item` is the registry if it was just read.
 
         Those that this code cannot read are stale from then on: what it commits has no part of them.
         """
         for _ in range(_MOST_TRIES):
-            snapshot = self.read_or_create()
+            snapshot, item = self.read_or_create(item), None
             readable, program = self.readable(snapshot)
             if readable is snapshot:
                 return snapshot, program

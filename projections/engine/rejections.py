@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 _LIMITS = (
-    (
-        ("Item size",),
-        "an item can have at most 400 KB: {what} would have more; {instead}",
-    ),
+    (("Item size",), "an item can have at most 400 KB: {what} would have more; {instead}"),
     (
         ("38 ", "magnitude", "overflow", "underflow"),
         "a number has 38 significant digits and a magnitude from 1E-130 to 9.99E+125: the totals of this rule would need "
@@ -144,13 +141,7 @@ def is_internal(error: Exception) -> bool:
     return not isinstance(error, BadInput | InvalidRequest | Transient | Misconfigured)
 
 
-def internal(
-    error: Exception,
-    key: str | None,
-    sequence: str | None = None,
-    *,
-    event: str | None = None,
-) -> Rejected:
+def internal(error: Exception, key: str | None, sequence: str | None = None, *, event: str | None = None) -> Rejected:
     """Return the rejection of an item that caused an internal error."""
     table = _table(key) if key is not None else None
     reason, trace = internal_reason(error), trace_of(error)

@@ -242,6 +242,8 @@ class Batch:
     """Returns the documents of versions, by name."""
     handover: Handover
     split: Split = NO_LANES
+    read: Mapping[Target, Image] = field(default_factory=dict)
+    """Groups that were read with the registry."""
     gaps: set[str] = field(default_factory=set)
     """The versions of which something was not counted."""
 
@@ -286,6 +288,7 @@ class Batch:
             values=self.values,
             counters=self.report.counters,
             budget=self.budget if self.tasks is not None else None,
+            read=self.read,
         )
 
     # Most batches need none of these.
@@ -414,7 +417,9 @@ class Batch:
         records = _records(results, pending)
         for target, (sequences, _) in counted.items():
             records.setdefault(target, []).extend(sequences)
-        groups = {target: group for target, (_, group) in counted.items() if group is not None}
+        groups = self.ledger.transactions.groups | {
+            target: group for target, (_, group) in counted.items() if group is not None
+        }
         for targets in slices(records, PART):
             if self.deadline.over:
                 break

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from projections.engine.changes import WIDE, Change, ChangeState, Expiry, Piece, Refusal, Result, is_kept
 from projections.engine.groups import spread
+from projections.engine.guards import as_read
 from projections.engine.ledger_items import (
     MOST_EXPIRIES,
     SHARD_COUNT,
@@ -301,7 +302,11 @@ class Spreading:
 
 
 class Transactions:
-    """Sends transactions. `epoch` is that of the registry. `chance` (0 ≤ x < 1) picks the shard of a group."""
+    """Sends transactions. `epoch` is that of the registry. `chance` (0 ≤ x < 1) picks the shard of a group.
+
+    `read` has groups that were read before. The first transaction with one is made only if it is as read (else it
+    `has_missed`), and `groups` has it as the last transaction left it.
+    """
 
     def __init__(
         self,
@@ -311,10 +316,15 @@ class Transactions:
         values: ValueCounters,
         chance: Callable[[], float],
         counters: Counters,
+        read: Mapping[Target, Image],
     ) -> None:
         self._program = program
         self._store = store
         self._epoch = epoch
+        self._read = dict(read)
+        self._expected: dict[Target, Image] = {}
+        self.groups: dict[Target, Image] = {}
+        self.has_missed = False
         self._value_counters = values
         self._chance = chance
         self._counters = counters
@@ -331,6 +341,8 @@ class Transactions:
 
         Raises Transient, and InvalidRequest if DynamoDB refuses an action.
         """
+        self._expected.clear()
+        self.groups.clear()
         writes, roles = self._writes(steps)
         self._counters.add("transactions")
         try:
@@ -345,6 +357,7 @@ class Transactions:
             raise Transient(str(cancelled)) from cancelled
         if counted := [role for role in roles if isinstance(role, ValueCounter)]:
             self._value_counters.note_committed(counted)
+        self.groups.update(self._expected)
         return None
 
     def _learn(self, cancelled: TransactionCancelled, roles: Sequence[Role]) -> Cancelled:
@@ -359,8 +372,11 @@ class Transactions:
                     read = self.with_entry(attempt, reason.item)
                     attempt = attempt._replace(moved=True) if attempt.change.is_refresh else read
                 attempts.append(attempt)
-            elif isinstance(role, ValueCounter) and reason is not None and reason.kind == "condition":
-                self._value_counters.learn(role, reason.item)
+            elif reason is not None and reason.kind == "condition":
+                if isinstance(role, ValueCounter):
+                    self._value_counters.learn(role, reason.item)
+                else:
+                    self.has_missed = True
         return Cancelled(attempts, changed)
 
     def _writes(self, steps: Sequence[Step]) -> tuple[list[Write], list[Role]]:
@@ -467,7 +483,17 @@ class Transactions:
                 add[slot] = {"N": number_text(amount)}
         shards = self._spreading.note(target, why)
         key = group_key(*target, int(self._chance() * shards) if shards > 1 else 0)
-        return Update(key, set=dict(whole_key(key, target[1])), add=add, purpose=why)
+        condition = None
+        if (group := self._read.pop(target, None)) is not None:  # sent again, it does not depend on that
+            condition = as_read("version", group.get("version"))
+            self._expected[target] = _with_added(group, add)
+        return Update(key, set=dict(whole_key(key, target[1])), add=add, condition=condition, purpose=why)
+
+
+def _with_added(group: Image, add: Mapping[str, Value]) -> Image:
+    """Return a group with amounts added. DynamoDB refuses to add to other values than numbers."""
+    sums = {slot: WIDE.add(Decimal(group.get(slot, {}).get("N", 0)), Decimal(more["N"])) for slot, more in add.items()}
+    return {**group, **{slot: {"N": number_text(amount)} for slot, amount in sums.items()}}
 
 
 def check_epoch(entry: Entry | None, epoch: int) -> None:

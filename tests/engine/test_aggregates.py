@@ -73,17 +73,37 @@ def test_every_function_over_one_group() -> None:
     assert world.ledger("M|") == []
 
 
-def test_a_lone_like_is_one_transaction_one_read_and_one_publish() -> None:
+def test_a_lone_like_is_one_read_one_transaction_and_one_publish() -> None:
     world = World(COUNT)
     world.put("POST#1", "METADATA")
     world.settle()
     world.store.calls.clear()
     world.like(1, 1)
     world.deliver()
-    assert world.store.calls == {"get": 1, "transact": 1, "get_many": 1, "update": 1}
+    assert world.store.calls == {"get_many": 1, "transact": 1, "update": 1}
     world.settle()
-    assert world.store.calls == {"get": 2, "transact": 1, "get_many": 1, "update": 1}, "of its echo only the registry"
+    assert world.store.calls == {"get_many": 1, "transact": 1, "update": 1, "get": 1}, "of its echo only the registry"
     assert len(world.store.transactions[-1]) == 2
+
+
+def test_a_lone_like_whose_group_changes_after_it_was_read_is_committed_without_that_read() -> None:
+    world = World(COUNT)
+    world.put("POST#1", "METADATA")
+    world.settle()
+    world.like(1, 1)
+    of_other = world.records()
+    world.position += 1
+    world.like(2, 1)
+    before(world, "transact", lambda: world.worker().process(of_other, remaining=lambda: 900.0))
+    world.deliver()
+    assert [len(writes) for writes in world.store.transactions] == [2, 2, 2]
+    assert world.post() == {"likeCount": 2}
+    world.settle()
+    world.store.calls.clear()
+    world.like(3, 1)
+    world.deliver()
+    assert world.store.calls == {"get": 1, "transact": 1, "get_many": 1, "update": 1}
+    assert world.post() == {"likeCount": 3}
 
 
 def test_a_batch_delivered_twice_counts_once_and_still_publishes() -> None:

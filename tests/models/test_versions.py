@@ -10,10 +10,11 @@ import versions
 
 GROUPS: dict[str, Any] = {"keeps": False, "other": "", "old": False, "restores": False}
 KEEPS: dict[str, Any] = {"keeps": True, "other": ""}
+LONE = {**GROUPS, "posts": "p", "matches": ["all"], "spaces": "a", "writes": 6, "ahead": True}
 
 MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "change the registry as read": (80, {}),
-    "clear what the old version has set": (2, {}),
+    "clear what the old version has set": (6, {}),
     "collect nothing of the future": (
         45,
         {
@@ -25,7 +26,7 @@ MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     ),
     "counters as assumed": (0, {}),
     "defer nothing that is kept": (39, {"keeps": True}),
-    "epochs by the clock": (86, {**GROUPS, "restores": True, "operators": ["apply"], "changes": 12, "sleepy": 0.12}),
+    "epochs by the clock": (870, {**GROUPS, "restores": True, "operators": ["apply"], "changes": 12, "sleepy": 0.12}),
     "fence of copies": (8, {"other": "copy", "operators": ["apply"]}),
     "fence of entries": (1, {}),
     "fence of guards": (1, {}),
@@ -33,10 +34,11 @@ MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "finish the promotion that was begun": (201, {"operators": ["apply", "promote", "promote"], "sleepy": 0.12}),
     "finish when all pages are done": (100, {}),
     "heal older promotions": (16, {}),
+    "groups as read": (879, LONE),
     "keep what expired": (1, {}),
     "leave pages undone": (289, {"old": True, "keeps": False, "other": "", "operators": ["apply"]}),
     "leave what is gone": (
-        294,
+        392,
         {**KEEPS, "operators": ["apply", "repair"], "old": False, "sleepy": 0.12, "keys": [0, 1]},
     ),
     "mark stale versions": (0, {"old": True, "keeps": False, "other": ""}),
@@ -45,7 +47,7 @@ MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
         {"keeps": False, "other": "", "posts": "p", "operators": ["repair"], "writes": 12},
     ),
     "no registry when the time is over": (
-        170,
+        343,
         {
             "keeps": False,
             "other": "",
@@ -59,15 +61,16 @@ MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     ),
     "note expiries": (13, {}),
     "promote restored versions anew": (129, {**GROUPS, "restores": True, "operators": ["apply", "promote"]}),
+    "publish groups as commits left them": (579, LONE),
     "publish the active version": (0, {}),
     "remove attributes of former versions": (7, {"other": "index"}),
     "scan the copies": (9, {"other": "copy", "operators": ["apply"]}),
-    "scan the targets": (2, {}),
+    "scan the targets": (34, {}),
     "take nothing over from stale versions": (
         129,
         {**KEEPS, "old": True, "matches": ["all"], "operators": ["apply"], "keys": [0, 1]},
     ),
-    "take over before an expiry is added": (2, {"keeps": True, "matches": ["all"]}),
+    "take over before an expiry is added": (17, {"keeps": True, "matches": ["all"]}),
     "take over what is kept": (3, {}),
 }
 """Rules that are left out, with the history that shows it."""

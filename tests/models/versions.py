@@ -25,6 +25,7 @@ POSTS, KEYS, VALUES, SHARDS = "pq", range(4), range(3), range(2)
 GROUP_TARGETS = [space + post for space in "aA" for post in POSTS]
 COPY_TARGETS = [f"{space}{key}" for space in "cC" for key in KEYS]
 MOST_VERSIONS, MOST_MOVES = 5, 10_000
+EMPTY = [[0, 0, 0] for _ in SHARDS]
 
 Steps = Generator[str, None, Any]
 Contribution = tuple[str, int]
@@ -193,6 +194,7 @@ class World:
         self.wanted: dict[str, Document] = {}
         """After the ledger was restored: the documents that were active."""
         self.settings: dict[str, Any] = {
+            "ahead": seed % 4 == 2,
             "keeps": rng.random() < 0.4,
             "other": rng.choice(["", "", "copy", "index"]),
             "old": rng.random() < 0.2,
@@ -262,6 +264,9 @@ class Process:
         self.met = {"entry": 0, "group": 0, "copy": 0}
         """The newest epoch of an entry, and the newest promotions of guards, that it met."""
         self.known: dict[tuple[int, str, int], int] = {}
+        self.read_before: dict[tuple[int, str], list[list[int]]] = {}
+        self.left: dict[tuple[int, str], list[list[int]]] = {}
+        """Groups as they were read before a commit, and as it left them."""
         self.steps: Steps
         self.again: Callable[[], None] | None = None
         """Has it delivered again if it dies; None for an operator."""
@@ -414,13 +419,21 @@ def commit(me: Process, key: int, entry: Entry | None, after: Entry, *, at_once:
             me.known[v, target, value] = there
         if is_wrong and not me.world.without("counters as assumed"):
             continue
+        # Rule: groups that were read before are as read. Else the transaction is sent again, whatever they are then.
+        read, me.read_before, touched = me.read_before, {}, {(v, target) for v, target, _, _ in changes}
+        is_wrong = any(at in touched and ledger.groups.get(at, EMPTY) != group for at, group in read.items())
+        if is_wrong and not me.world.without("groups as read"):
+            continue
         shard = me.world.rng.choice(SHARDS)
         for (v, target, value, which), n in changes.items():
             ledger.groups.setdefault((v, target), [[0, 0, 0] for _ in SHARDS])[shard][0] += n
             ledger.members.setdefault((v, target), Counter())[key, value, which] += n
-        for v, target in {(v, target) for v, target, _, _ in changes}:
-            ledger.groups[v, target][shard][1] += edges[v, target]
-            ledger.groups[v, target][shard][2] += 1
+        for at in touched:
+            ledger.groups[at][shard][1] += edges[at]
+            ledger.groups[at][shard][2] += 1
+            if at in read:
+                added = sum(n for (v, target, _, _), n in changes.items() if (v, target) == at)
+                me.left[at] = [*read[at], [added, edges[at], 1]]
         for (v, target, value), n in counted.items():
             ledger.counters.setdefault((v, target), Counter())[value] += n
             me.known[v, target, value] += n
@@ -470,6 +483,16 @@ def contribute(me: Process, record: Record, done: dict[int, Entry]) -> Steps:
             break
     if key in me.ledger.entries:
         done[key] = me.ledger.entries[key]
+
+
+def read_ahead(me: Process, batch: list[Record]) -> Steps:
+    """Read the groups of a lone record with the registry. If its transaction finds them so, none has to be read after it."""
+    me.read_before, me.left = {}, {}
+    if len(batch) == 1 and me.world.settings["ahead"]:
+        yield "read groups with the registry"
+        contributions = {(v, d.contribution(item)) for v, d in me.maintained().items() for item in batch[0][2:4]}
+        ats = {(v, c[0]) for v, c in contributions if c}
+        me.read_before = {at: copy.deepcopy(me.ledger.groups.get(at, EMPTY)) for at in ats}
 
 
 def refresh(me: Process, key: int, done: dict[int, Entry], learned: int = 0, gone: str = "unknown") -> Steps:
@@ -523,9 +546,11 @@ def redrive(me: Process, record: Record) -> Steps:
 
 def read_group(me: Process, version: int, name: str) -> Steps:
     """Return contributions, value counters, version and members of a group. The members are read after the version."""
-    shards = []
+    left = me.read_before if me.world.without("publish groups as commits left them") else me.left
+    shards: list[Any] = list(left.get((version, name), []))
     members: Mapping[Any, int] = {}
-    for part in ("members", *SHARDS) if me.world.without("members after the group") else (*SHARDS, "members"):
+    parts = ("members", *SHARDS) if me.world.without("members after the group") else (*SHARDS, "members")
+    for part in ["members"] if shards else parts:
         yield f"read the group: {part}"
         if part == "members":
             members = dict(me.ledger.members.get((version, name), {}))
@@ -708,6 +733,7 @@ def function(me: Process, batch: Iterable[Record]) -> Steps:
         may_defer = len(documents) == len(me.registry.rules["group"].versions) and not keeps
         with suppress(Future):
             done: dict[int, Entry] = {}
+            yield from read_ahead(me, batch)
             for record in batch:
                 if (may_defer or world.without("defer nothing that is kept")) and world.rng.random() < 0.2:
                     yield "send a task"
@@ -1040,9 +1066,9 @@ def choose(world: World, kind: str = "group") -> Document:
     shows = tuple(sorted(rng.sample(shows, min(len(shows), rng.randrange(1, 4)))))
     match = "all" if match == "vip" and world.keeps else match
     newer = world.may_be_old and rng.random() < 0.4
-    return Document(
-        kind, match, rng.choice(world.settings["spaces"]), shows, world.keeps != (rng.random() < 0.03), newer
-    )
+    space, other = rng.choice(world.settings["spaces"]), rng.random() < 0.03
+    # a rule that keeps what is gone keeps what was deleted in the time that a restored ledger has lost
+    return Document(kind, match, space, shows, world.keeps != (other and not world.settings["restores"]), newer)
 
 
 def begin(world: World) -> None:

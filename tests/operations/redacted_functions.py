@@ -147,7 +147,8 @@ def no_records(stream: Stream) -> None:
 
 def refused_by_dynamodb(stream: Stream, refusing: Refusing) -> None:
     def like(name: str) -> Callable[[], None]:
-        return lambda: invoked("stream", {"Records": [stream.put(f"USER#{MAIL}", f"LIKE#{name}")]}, seconds=5)
+        records = lambda: [stream.put(f"USER#{MAIL}", f"LIKE#{name}{end}") for end in "ab"]  # noqa: E731
+        return lambda: invoked("stream", {"Records": records()}, seconds=5)
 
     quoted = f"The parameter cannot be converted to a numeric value: {NAME} of {MAIL}"
     for number, (code, of) in enumerate(

@@ -159,13 +159,7 @@ class Oracle:
 class _Run:
     """One computation. Unchanged items stay the same objects from step to step, so that results can be remembered."""
 
-    def __init__(
-        self,
-        oracle: Oracle,
-        actual: _State,
-        guards: Mapping[ItemKey, set[str]],
-        settled: Settled,
-    ) -> None:
+    def __init__(self, oracle: Oracle, actual: _State, guards: Mapping[ItemKey, set[str]], settled: Settled) -> None:
         self._oracle = oracle
         self._actual = actual
         self._guards = guards

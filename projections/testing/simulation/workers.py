@@ -165,7 +165,8 @@ class SteppedStore:
         return noting if REGISTRY in keys else call
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        images: dict[ItemKey, Image] = carry_out("get_many", keys, lambda: self._store.get_many(keys))
+        call = self._noting(keys, partial(self._store.get_many, keys))
+        images: dict[ItemKey, Image] = carry_out("get_many", keys, call)
         return images
 
     def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
