@@ -399,7 +399,7 @@ def release_of(program: Program, guards: Guards, record: Record, old: Item | Non
             values.setdefault(attribute, []).extend([(None, image[attribute])] if known else [])
         if not image.keys().isdisjoint(index.owned()):
             setters.append(index.name)
-    if guards.is_created(record.key, image):
+    if guards.is_marked(record.key, image):
         held[guards.mark] = image[guards.mark]
         if not setters:  # the mark alone: whichever of them created it
             setters = [rule.name for rule in (*rules, copier) if rule is not None and rule.creates]

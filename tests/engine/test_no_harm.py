@@ -189,6 +189,14 @@ def test_claimed_copy_of_all_attributes_removes_nothing_from_an_item_of_the_appl
     assert w.differences() == []
 
 
+def test_mark_and_guard_of_a_copy_of_all_attributes_leave_an_item_that_is_the_applications_by_now() -> None:
+    w = library(RULES.replace("into: Spine, attributes: [title]", "into: Spine, attributes: all"))
+    change(w, SPINE, note="fragile")
+    change(w, SPINE, remove=("kind",))
+    w.settle()
+    assert (image(w, SPINE) or {}).keys() == {"PK", "SK", "note"}
+
+
 @pytest.mark.parametrize("created", [True, False], ids=["created by the rule", "of the application"])
 def test_retracted_claim_that_is_published_late_is_removed_again(created: bool) -> None:
     """The item has no guard that shows that the publish is old: the record of the publish leads to the correction."""
