@@ -485,20 +485,21 @@ class Guards:
 
     # Conditions
 
-    def older(self, rule: LedgerRule, key: ItemKey, at: str) -> Condition:
-        """The condition that the item has no guard of a rule that publishes groups, one of another ledger, or an older one.
+    def older(self, rule: LedgerRule, key: ItemKey, stamp: Value) -> Condition:
+        """The condition that the item has no guard of a rule that publishes groups, one of another ledger, or one that is
+        older than `stamp`.
 
         It does not hold for every invalid guard: an item that does not meet it has to be read.
         """
         if not rule.claimed:
-            return self._older_group(rule.name, key, digits_of(at, 0)[:_ORDER])
+            return self._older_group(rule.name, stamp["S"][: _DIGEST + _ORDER])
         name = rule.name
-        return AnyOf((self._invalid(name, key), Below((self.name(name), "at"), {"S": self._stored_version(name, at)})))
+        return AnyOf((self._invalid(name, key), Below((self.name(name), "at"), stamp["M"]["at"])))
 
-    def _older_group(self, rule: str, key: ItemKey, order: str) -> AnyOf:
-        """The condition that the item has no guard, or a text of another ledger, item or rule, or one before `order`."""
-        guard, digest = (self.name(rule),), self.digest(rule, key)
-        return AnyOf((Missing(guard), Below(guard, {"S": digest + order}), Above(guard, {"S": digest + "~"})))
+    def _older_group(self, rule: str, start: str) -> AnyOf:
+        """The condition that the item has no guard, or a text of another ledger, item or rule, or one before this start."""
+        guard = (self.name(rule),)
+        return AnyOf((Missing(guard), Below(guard, {"S": start}), Above(guard, {"S": start[:_DIGEST] + "~"})))
 
     def older_or_foreign(self, rule: str, key: ItemKey, by: str, at: str, wrote: str = "") -> Condition:
         """The condition that the item has no valid guard of the rule, that of another source or an older one.
@@ -524,8 +525,8 @@ class Guards:
         promotion = self.promotion(rule)
         if not promotion:
             return other
-        order = digits_of(group_at(promotion + 1, 0), 0)[:_ORDER]
-        return AllOf((other, AnyOf((Exists(digest), *self._older_group(rule, key, order).conditions))))
+        start = self.digest(rule, key) + digits_of(group_at(promotion + 1, 0), 0)[:_ORDER]
+        return AllOf((other, AnyOf((Exists(digest), *self._older_group(rule, start).conditions))))
 
     def as_read(self, rule: str, image: Image | None) -> Condition:
         """The condition that the guard attribute is as in the image, whether valid or not."""
@@ -554,8 +555,8 @@ _PROMOTION, _VERSION, _COUNT = 36, 54, 54
 _MOST_PROMOTION, _MOST_VERSION = (1 << _PROMOTION) - 1, (1 << _VERSION) - 1
 _ZERO = 1 << _COUNT - 1  # added to a count: that of a damaged group may be below zero
 
-_ORDER = (_PROMOTION + _VERSION) // 6
-"""How many of the digits order guards."""
+_DIGEST, _ORDER = 8, (_PROMOTION + _VERSION) // 6
+"""Characters of the digest, and how many of the digits order guards."""
 
 
 def digits_of(at: str, n: int) -> str:

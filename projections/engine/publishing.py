@@ -379,11 +379,13 @@ class TargetWriter:
         Return None if the item has to be read.
         """
         wanted: dict[str, Value | None] = {}
+        stamps: list[tuple[LedgerRule, Value | None]] = []
         for publication in publications:
             rule, shown = publication.rule, self._wanted_attributes(publication)
+            stamps.append((rule, shown[self._guards.name(rule.name)]))
             wanted |= {**_attributes_to_remove(rule.owned(), shown), **shown} if rule.claimed else shown
         rule, key, _, _, why = publications[0]
-        older = [self._guards.older(each.rule, key, each.group.at) for each in publications]
+        older = [self._guards.older(each, key, stamp) for each, stamp in stamps if stamp is not None]
         if len(publications) > 1:
             records = dict.fromkeys(chain.from_iterable(each.why.records for each in publications))
             why = why._replace(rules=tuple(each.rule.name for each in publications), records=tuple(records))

@@ -106,12 +106,13 @@ GROUPS: dict[str, Value] = {
     "other texts after the digest": s(f"{DIGEST}~~"),
 }
 SHAPES |= GROUPS
+OLDER = GUARDS.older(PROGRAM.recorded["r"], KEY, GUARDS.stamp_group("r", KEY, AT, 0))
 CONDITIONS: dict[str, Condition] = {
-    "older": GUARDS.older(PROGRAM.recorded["r"], KEY, AT),
+    "older": OLDER,
     "older or foreign": GUARDS.older_or_foreign("r", KEY, BY, AT),
     "as read": GUARDS.as_read("r", {"~r": GUARDS.stamp("r", KEY, "0", by=BY)}),
     "missing as read": GUARDS.as_read("r", {}),
-    "nested": AllOf((AllOf((EXISTS, AllOf(()))), AllOf((AllOf((GUARDS.older(PROGRAM.recorded["r"], KEY, AT),)),)))),
+    "nested": AllOf((AllOf((EXISTS, AllOf(()))), AllOf((AllOf((OLDER,)),)))),
 }
 
 
