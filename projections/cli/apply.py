@@ -164,6 +164,8 @@ class _Plan(NamedTuple):
     """The rules to remove that have no version any more, because their values were kept when they were removed."""
     open: Sequence[Version]
     """The versions whose promotion or removal has not been carried out."""
+    cleaned: Sequence[str]
+    """The versions that lanes count, and whose part of entries is removed."""
     not_carried: Mapping[str, Sequence[str]]
     """By version that is filled: its attributes that begin without what has expired, and former versions keep."""
     estimate: FillEstimate | None
@@ -171,13 +173,13 @@ class _Plan(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        return not (self.difference.rules or self.filling or self.filled or self.open)
+        return not (self.difference.rules or self.filling or self.filled or self.open or self.cleaned)
 
     def document(self, max_writes: int | None) -> dict[str, Any]:
         """Return it as JSON."""
         from projections.cli.diff import as_data
 
-        lists = {"leftOut": list(self.left_out), "notRemoved": list(self.kept)}
+        lists = {"leftOut": list(self.left_out), "notRemoved": list(self.kept), "cleaned": list(self.cleaned)}
         document = {"change": as_data(self.difference), **lists, "notCarried": self.not_carried}
         return {**document, "estimate": self.estimate and self.estimate.document(max_writes)}
 
@@ -194,7 +196,7 @@ def _plan(
     counts: bool,
 ) -> _Plan:
     from projections.inspect.diff.difference import difference
-    from projections.operations.backfill.backfill_runs import incomplete, unread
+    from projections.operations.backfill.backfill_runs import cleanable_versions, incomplete, unread
     from projections.operations.backfill.fill_estimate import estimate_fill
 
     document, known = live.program.document, before.versions if before is not None else {}
@@ -202,7 +204,8 @@ def _plan(
     after, chosen = backfill.registry.preview(live.program, fates, hold=hold)
     rules = live.program.rules.values()
     filling = [version for version in chosen.values() if version.state == "filling"]
-    fills = bool(restart or filling or unread(after))
+    cleaned = cleanable_versions(after, backfill.now().timestamp())
+    fills = bool(restart or filling or unread(after) or cleaned)
     then = backfill.registry.program(after)
     filled = [v for v in chosen.values() if v.state in ("ready", "standby") and not v.held]
     changes = difference(published, {**document, "retired": {**document["retired"], **fates}})
@@ -222,6 +225,7 @@ def _plan(
             if fate == "remove" and before is not None and rule in before.next and not before.of(rule)
         ],
         open=[v for v in incomplete(after) if v.name in known],
+        cleaned=cleaned,
         not_carried={v.name: names for v in filling if (names := then.not_carried(v.name))},
         estimate=estimate_fill(live.program, live.store, after, live.sizes) if fills and not counts else None,
     )
@@ -288,6 +292,7 @@ def _plan_lines(plan: _Plan, max_writes: int | None, *, queued: bool) -> Iterato
             "Not removed: the values were kept before. To remove them, add the rule, apply, and remove it",
         ),
         ([v.name for v in plan.open], "Promotion or removal to be completed"),
+        (plan.cleaned, "Removed from entries, which lanes do not need, for 1 write unit each"),
     ):
         if rules:
             yield f"{what}: {', '.join(rules)}."

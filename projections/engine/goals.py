@@ -18,6 +18,7 @@ The part of a rule with lanes is left as it is from the end of the rule's fill o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -53,6 +54,7 @@ class DiscardedRecord(NamedTuple):
     at: float
 
 
+@dataclass(eq=False)
 class Goals:
     """Computes the changes that bring entries to their goals, and rejects what cannot be computed.
 
@@ -60,21 +62,15 @@ class Goals:
     `Ledger.is_right`. `clock` gives seconds since 1970.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        snapshot: RegistrySnapshot,
-        failures: Failures,
-        *,
-        is_right: Callable[[Entry, Contributions], bool],
-        clock: Callable[[], float],
-    ) -> None:
-        self._program = program
-        self._snapshot = snapshot
-        self._failures = failures
-        self._is_right = is_right
-        self._clock = clock
-        self._left_to_lanes = snapshot.left_to_lanes
+    program: Program
+    snapshot: RegistrySnapshot
+    failures: Failures
+    _: KW_ONLY
+    is_right: Callable[[Entry, Contributions], bool]
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._left_to_lanes = self.snapshot.left_to_lanes
 
     def change(
         self,
@@ -91,10 +87,10 @@ class Goals:
         `version` is that of a record of the item that was left to this refresh.
         """
         source = encode_key(key)
-        evaluated = self._program.evaluate(key, image)
+        evaluated = self.program.evaluate(key, image)
         for rule, reason in evaluated.problems:
-            if rule not in self._snapshot.standby:
-                self._failures.reject(rule, reason, source)
+            if rule not in self.snapshot.standby:
+                self.failures.reject(rule, reason, source)
         expiries = self._unprocessed_expiries(key, entry, discarded)
         last = max(discarded, default=None, key=lambda record: record.version)
         shown = last.version if last is not None else version
@@ -112,14 +108,14 @@ class Goals:
                 stays = {rule: held for rule, held in self._keep(key, last.new).items() if rule in stays}
             elif last is None and not version:
                 learned = ""
-            for version, carry in self._program.carries.items():  # as it does of what is kept
+            for version, carry in self.program.carries.items():  # as it does of what is kept
                 if stays and version in self._keeping - stays.keys() and (carried := carry(stays)):
                     stays = {**stays, version: carried}
             goal = {**goal, **stays}
-            if stays and entry is not None and entry.epoch < self._snapshot.epoch:
+            if stays and entry is not None and entry.epoch < self.snapshot.epoch:
                 learned = learned or entry.version  # what the entry gets with it is the epoch
                 return self._change_to(source, goal, evaluated, entry, expiries, image, learned)
-        if not expiries and not learned and entry is not None and self._is_right(entry, goal):
+        if not expiries and not learned and entry is not None and self.is_right(entry, goal):
             return None
         if entry is None and not goal and not expiries and not learned:
             return None
@@ -157,33 +153,33 @@ class Goals:
         expiries = []
         for record in sorted((record for record in discarded if record.expired), key=lambda record: record.version):
             if record.old is None and self._may_be_kept(key):
-                self._failures.reject(None, _BLIND, encode_key(key))
+                self.failures.reject(None, _BLIND, encode_key(key))
                 continue
-            expiry = Expiry.of(record.version, self._program.evaluate(key, record.old), self._keeping)
+            expiry = Expiry.of(record.version, self.program.evaluate(key, record.old), self._keeping)
             if not expiry.contributions or (entry is not None and record.version in entry.expiries):
                 continue
             if self._is_remembered(record, entry):
                 expiries.append(expiry)
             else:
-                self._failures.reject(None, _FORGOTTEN, encode_key(key))
+                self.failures.reject(None, _FORGOTTEN, encode_key(key))
         return tuple(expiries)
 
     def _may_be_kept(self, key: ItemKey) -> bool:
         """Whether an item with this key may contribute to a rule that keeps what has expired."""
-        entities = self._program.entities_at(key)
+        entities = self.program.entities_at(key)
         return any(source in entities for rule in self._keepers for source in rule.sources)
 
     def _is_remembered(self, record: DiscardedRecord, entry: Entry | None) -> bool:
         """Whether the ledger would record the expiry if it had been processed."""
         # An entry that a refresh made has no version: it may be younger than one that DynamoDB deleted.
         newer = entry is not None and "" < entry.version < record.version
-        if not newer and self._clock() - record.at > _REMEMBERED:
+        if not newer and self.clock() - record.at > _REMEMBERED:
             return False
         return entry is None or entry.knows(record.version)
 
     def _keep(self, key: ItemKey, image: Image | None) -> Contributions:
         """The contributions of an item under rules that keep what has expired."""
-        contributed = self._program.evaluate(key, image).contributions
+        contributed = self.program.evaluate(key, image).contributions
         return {rule: targets for rule, targets in contributed.items() if rule in self._keeping}
 
     @cached_property
@@ -193,5 +189,5 @@ class Goals:
     @cached_property
     def _keepers(self) -> list[Rule]:
         """The rules that keep what has expired in entries."""
-        rules = self._program.rules.items()
+        rules = self.program.rules.items()
         return [rule for name, rule in rules if rule.expired == "keep" and name not in self._left_to_lanes]

@@ -14,7 +14,8 @@ Within a batch, nothing of a group is counted after a change of it that could no
 last sequence number that it is about to try with entries. When the fill is complete, each shard is handed over at its first
 record that was made long enough afterwards (`registry.HANDOVER_SECONDS`): the fill has not seen it. The mark becomes the
 *cut*: records up to it are counted with entries, later ones by lanes. A mark never falls, and is written on the condition
-that it is as it was read. From the end of the fill on, refreshes leave the version's part of entries alone.
+that it is as it was read. From the end of the fill on, refreshes leave the version's part of entries alone. 25 hours after
+the handover is due, no record is left that entries count: lanes count alone, and a backfill removes the part.
 
 An invocation that finds a version that was registered since it began gives its batch back (`is_overtaken`). Its records are
 older than the fill, and later ones, which functions without the version have processed, have left no entry that shows it.
@@ -197,8 +198,8 @@ class Handover:
             return Split(uncounted=frozenset(version.name for version in concerned))
         self._note_labels(concerned, table, label, deadline)
         lane = Lane.of(table, label, shard)
-        cuts: dict[str, int] = {version.name: 0 for version in concerned if version.began_in_lanes}
-        before = [version for version in concerned if not version.began_in_lanes]
+        cuts: dict[str, int] = {version.name: 0 for version in concerned if version.lanes_count_alone}
+        before = [version for version in concerned if not version.lanes_count_alone]
         for version in before:
             if (version.name, version.since, lane.name) in self._cuts:
                 cuts[version.name] = self._cuts[version.name, version.since, lane.name]
@@ -229,7 +230,7 @@ class Handover:
         cuts: dict[str, int] = {}
         for version in versions:
             item = items.get(keys[version.name])
-            mark = _read_mark(item)
+            mark = Mark(int(Decimal(item["tried"]["N"])), "over" in item) if item is not None else Mark(0, False)
             if not mark.over:
                 cut, over = _cut(mark.tried, version.lanes, numbers, records)
                 mark = Mark(cut, over)
@@ -254,10 +255,6 @@ class Handover:
             self.store.write(Update(key, set=values, condition=condition, purpose=purpose))
         except ConditionFailed:
             raise Transient(f"another delivery of the shard changes the mark of {version.name}") from None
-
-
-def _read_mark(item: Image | None) -> Mark:
-    return Mark(int(Decimal(item["tried"]["N"])), "over" in item) if item is not None else Mark(0, False)
 
 
 def _cut(tried: int, due: int | None, numbers: Sequence[int], records: Sequence[Record]) -> tuple[int, bool]:

@@ -132,7 +132,7 @@ class Version(NamedTuple):
     """The second since 1970 when its promotion was raised, because a guard showed one that the ledger has lost."""
     lanes: int | None = None
     """Of a rule with `ledger: lanes`: the second since 1970 from which shards of the stream are handed over to lanes
-    (`engine.lanes`); 0 while it fills, 1 if nothing was counted before."""
+    (`engine.lanes`); 0 while it fills, 1 if lanes count alone, 2 if entries may have a part of it all the same."""
     gap: str = ""
     """Why its groups may be wrong since something was not counted by lanes. Only a recount clears it."""
     streams: frozenset[str] = frozenset()
@@ -144,9 +144,9 @@ class Version(NamedTuple):
         return self.doubted or (bool(self.gap) and self.state != "active")
 
     @property
-    def began_in_lanes(self) -> bool:
-        """Whether it was counted by lanes from the beginning."""
-        return self.lanes == 1
+    def lanes_count_alone(self) -> bool:
+        """Whether no record is left that entries count: nothing was counted before, or long ago."""
+        return self.lanes in (1, 2)
 
     @property
     def name(self) -> str:
@@ -521,13 +521,16 @@ class Registry:
         return Registered(then._replace(planned={name: json.loads(text) for name, text in texts.items()}), versions)
 
     def fill(self, versions: Iterable[str]) -> RegistrySnapshot:
-        """Record that the fill of versions is complete."""
+        """Record that the fill of versions is complete: all items and entries have been read."""
         names = set(versions)
 
         def change(now: RegistrySnapshot) -> _Changes:
             filled = [v for v in now.versions.values() if v.name in names and v.state == "filling"]
             ready = [self._as(v, "ready") for v in filled]
-            return [v if v.lanes is None else v._replace(lanes=v.changed + HANDOVER_SECONDS) for v in ready], []
+            cleaned = [v._replace(lanes=1) for v in now.versions.values() if v.lanes == 2]
+            return cleaned + [
+                v if v.lanes is None else v._replace(lanes=v.changed + HANDOVER_SECONDS) for v in ready
+            ], []
 
         return self._change_versions(change)
 
@@ -566,13 +569,16 @@ class Registry:
 
         return self._change_versions(change)
 
-    def remove(self, versions: Iterable[str]) -> RegistrySnapshot:
-        """Remove versions that are not published."""
+    def remove(self, versions: Iterable[str], cleaned: Collection[str] = ()) -> RegistrySnapshot:
+        """Remove versions that are not published. Those that are `cleaned` are counted by lanes alone from now on."""
         names = set(versions)
 
         def change(now: RegistrySnapshot) -> _Changes:
             versions = [v for v in now.versions.values() if v.name in names]
-            return self._drop(now, [v for v in versions if v.state in ("filling", "ready", "standby")])
+            left, gone = self._drop(now, [v for v in versions if v.state in ("filling", "ready", "standby")])
+            return left + [
+                v._replace(lanes=2) for v in now.versions.values() if v.name in cleaned and v.lanes != 2
+            ], gone
 
         return self._change_versions(change)
 

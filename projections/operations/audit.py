@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
@@ -116,37 +116,24 @@ class _Place:
         return cls(**fields, suspects=suspects)
 
 
+@dataclass(eq=False)
 class AuditHandler:
     """Processes the events of a schedule. `observe` is called with each outcome. Writes only its own item of the ledger."""
 
-    def __init__(
-        self,
-        packaged: Program,
-        store: Store,
-        *,
-        items: int = ITEMS,
-        segments: int = SEGMENTS,
-        patience: float = PATIENCE,
-        observe: Callable[[Audited], None] | None = None,
-        run: Run[Any] = one_by_one,
-        sleep: Callable[[float], None] = time.sleep,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        page: int = _PAGE,
-        margin: float = MARGIN,
-    ) -> None:
-        self._packaged = packaged
-        self._rules = ""
-        """Identifies the rules that are verified: when they change, the round begins again."""
-        self._store = store
-        self._items = items
-        self._segments = segments
-        self._patience = patience
-        self._observe = observe
-        self._run = run
-        self._sleep = sleep
-        self._now = now
-        self._page = page
-        self._margin = margin
+    packaged: Program
+    store: Store
+    _: KW_ONLY
+    items: int = ITEMS
+    segments: int = SEGMENTS
+    patience: float = PATIENCE
+    observe: Callable[[Audited], None] | None = None
+    run: Run[Any] = one_by_one
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    page: int = _PAGE
+    margin: float = MARGIN
+    _rules: str = field(default="", init=False)
+    """Identifies the rules that are verified: when they change, the round begins again."""
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
         """Process one event. `remaining` gives the seconds left.
@@ -155,21 +142,21 @@ class AuditHandler:
         """
         del event
         audited = self._audit(remaining)
-        if self._observe:
-            self._observe(audited)
+        if self.observe:
+            self.observe(audited)
         return {"items": audited.items, "drift": len(audited.drifts), "skipped": audited.skipped}
 
     def _audit(self, remaining: Callable[[], float]) -> Audited:
-        registry = Registry(self._packaged, self._store, filled=False)
+        registry = Registry(self.packaged, self.store, filled=False)
         snapshot = registry.read()
         if snapshot is None:
             return self._skip("the ledger is empty: no function has used it yet")
         snapshot, program = registry.readable(snapshot)
         self._rules = " ".join([program.fingerprint, *sorted(version.name for version in snapshot.active.values())])
         scope = Scope(program, snapshot)
-        item = self._store.get(AUDIT)
+        item = self.store.get(AUDIT)
         place = self._place(item)
-        round_ = _Round(self, scope, place, lambda: remaining() - self._margin)
+        round_ = _Round(self, scope, place, lambda: remaining() - self.margin)
         round_.look_again()
         with suppress(Transient):  # the next run goes on
             round_.go_on()
@@ -178,29 +165,29 @@ class AuditHandler:
 
     def _skip(self, reason: str) -> Audited:
         """Record that this run checked nothing, in addition to the last result. `status` shows that the schedule works."""
-        now = self._now().isoformat(timespec="seconds")
-        item = self._store.get(AUDIT)
+        now = self.now().isoformat(timespec="seconds")
+        item = self.store.get(AUDIT)
         last = (
             json.loads(item["audit"]["S"])
             if item and "audit" in item
             else {"time": now, "items": 0, "drift": 0, "whole": None}
         )
         report = {**last, "skipped": {"time": now, "reason": reason}}
-        self._store.write(Update(AUDIT, set={"audit": {"S": json.dumps(report)}}, purpose=_WHY))
+        self.store.write(Update(AUDIT, set={"audit": {"S": json.dumps(report)}}, purpose=_WHY))
         return Audited(0, (), {"audited": 0}, reason)
 
     def _place(self, item: Image | None) -> _Place:
         if item is not None and "place" in item:
             place = _Place.read(item["place"]["S"])
-            if place.rules == self._rules and place.segments == self._segments:
+            if place.rules == self._rules and place.segments == self.segments:
                 return place
-        return _Place(self._rules, self._segments)
+        return _Place(self._rules, self.segments)
 
     def _end(self, item: Image | None, place: _Place, round_: _Round) -> Audited:
         """Record the position of the next run, unless another run did."""
         drift = len(round_.drifts)
         report = {
-            "time": self._now().isoformat(timespec="seconds"),
+            "time": self.now().isoformat(timespec="seconds"),
             "items": round_.items,
             "drift": drift,
             "whole": place.whole,
@@ -211,7 +198,7 @@ class AuditHandler:
         condition: Condition = Missing(("place",)) if known is None else Equal(("place",), known)
         values = {"audit": {"S": json.dumps(report)}, "place": {"S": place.text()}}
         try:
-            self._store.write(Update(AUDIT, set=values, condition=condition, purpose=_WHY))
+            self.store.write(Update(AUDIT, set=values, condition=condition, purpose=_WHY))
         except ConditionFailed:
             return Audited(round_.items, (), {"audited": round_.items}, "another audit ran at the same time")
         million = 1e6 * drift / max(1, place.items, place.size)
@@ -227,7 +214,7 @@ class _Round:
         self._scope = scope
         self._place = place
         self._left = seconds_left
-        self._examiner = Examiner(scope, handler._store, handler._sleep)
+        self._examiner = Examiner(scope, handler.store, handler.sleep)
         self._new: list[_Candidate] = []
         self.tables = [*scope.tables, *([LEDGER] if scope.ledger else [])]
         self.drifts: list[Drift] = []
@@ -253,10 +240,10 @@ class _Round:
         place, handler = self._place, self._handler
         if place.table >= len(self.tables):  # the last run ended a round, or the rules have fewer tables now
             place.table, place.segment, place.after, place.items = 0, 0, None, 0
-        while self._left() > handler._patience and len(self._new) < _MOST_NEW and self._read < handler._items:
+        while self._left() > handler.patience and len(self._new) < _MOST_NEW and self._read < handler.items:
             table = self.tables[place.table]
-            limit = min(handler._page, handler._items - self._read)
-            page = handler._store.scan(
+            limit = min(handler.page, handler.items - self._read)
+            page = handler.store.scan(
                 table, segment=place.segment, segments=place.segments, limit=limit, after=place.after
             )
             self._page(table, page.items)
@@ -268,13 +255,13 @@ class _Round:
             if place.segment == place.segments:
                 place.segment, place.table = 0, place.table + 1
                 if place.table == len(self.tables):
-                    place.whole, place.size = handler._now().isoformat(timespec="seconds"), place.items
+                    place.whole, place.size = handler.now().isoformat(timespec="seconds"), place.items
                     return
 
     def confirm(self) -> None:
         """Examine new candidates once more. Those that are not fine, or cannot be read, are left to the next run."""
         if self._new:
-            self._handler._sleep(self._handler._patience)
+            self._handler.sleep(self._handler.patience)
         try:
             for suspect, finding in self._examine(self._new):
                 verdict, look = judge(suspect.look, finding)
@@ -303,7 +290,7 @@ class _Round:
         """
         batches = [suspects[start : start + _AT_ONCE] for start in range(0, len(suspects), _AT_ONCE)]
         calls = [partial(self._examiner.examine, [Subject.read(each.subject) for each in part]) for part in batches]
-        for batch, findings in zip(batches, self._handler._run(calls), strict=True):
+        for batch, findings in zip(batches, self._handler.run(calls), strict=True):
             for suspect in batch:
                 finding = findings[Subject.read(suspect.subject)]
                 yield suspect, _short(finding)

@@ -22,6 +22,7 @@ from projections.engine.rivals import QUIET, Rival, rivals
 from projections.engine.store import Store, all_items
 from projections.language.program import Program
 from projections.operations.audit import AUDIT
+from projections.operations.backfill.backfill_runs import cleanable_versions
 from projections.operations.backfill.progress import MOST_SECONDS, STANDBY_SECONDS, Example, Progress, Run, examples_in
 from projections.operations.dry import MOST_EXAMPLES
 
@@ -116,11 +117,12 @@ def rules(
     counted = ", ".join(f"{number} {state}" for state, number in sorted(numbers.items())) or "no rules"
     yield Finding("rules", FINE, f"epoch {snapshot.epoch}: {counted}")
     yield from _of_file(program, snapshot, apply)
+    cleaned = cleanable_versions(snapshot, now.timestamp())
     for version in snapshot.versions.values():
         for says, todo, level in (
             _of_version(version, now, apply, stack),
             _of_gap(version, apply, stack),
-            _of_lanes(version, now),
+            _of_lanes(version, now, apply if version.name in cleaned else ""),
         ):
             if says:
                 yield Finding(
@@ -168,8 +170,8 @@ def _of_gap(version: Version, apply: str, stack: str | None) -> tuple[str, str, 
     return f"it may have missed changes: {version.gap}", f"Correct the cause, then {todo}", ACT
 
 
-def _of_lanes(version: Version, now: datetime) -> tuple[str, str, str]:
-    """Return how a version with `ledger: lanes` is counted, as `_of_version` does."""
+def _of_lanes(version: Version, now: datetime, clean: str) -> tuple[str, str, str]:
+    """Return how a version with `ledger: lanes` is counted, as `_of_version` does. `clean` removes its part of entries."""
     if version.lanes is None or not version.maintained:
         return "", "", FINE
     left = version.lanes - now.timestamp()
@@ -177,7 +179,8 @@ def _of_lanes(version: Version, now: datetime) -> tuple[str, str, str]:
         return "counted with entries, until it is filled", "", FINE
     if left > 0:
         return f"counted with entries; the shards of the stream are handed over to lanes in {duration(left)}", "", FINE
-    return "counted by lanes", "", FINE
+    says = "counted by lanes" + ("; entries have a part of it still" if version.lanes != 1 else "")
+    return (says, f"Run {clean}: it removes that, 1 write unit each.", LOOK) if clean else (says, "", FINE)
 
 
 def _of_file(program: Program, snapshot: RegistrySnapshot, apply: str) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -66,6 +66,7 @@ class Answer:
             reasons.append(reason)
 
 
+@dataclass(eq=False)
 class Redrive:
     """Redrives messages. `send` gets pushes and dead letters; without it, pushes are made here, however long they take.
 
@@ -73,27 +74,19 @@ class Redrive:
     refreshed items, `pushes` the pushes made or sent. `gaps` has the versions that may have missed records of the messages.
     """
 
-    def __init__(
-        self,
-        packaged: Program,
-        store: Store,
-        *,
-        send: TaskSender | None = None,
-        run: Run[Any] = one_by_one,
-        pace: Callable[[int], None] = lambda writes: None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._registry = Registry(packaged, store, filled=False, now=now)
-        self._store = store
-        self._send = send
-        self._run = run
-        self._pace = pace
-        self._clock = clock
-        self._sleep = sleep
-        self._now = now
-        self._values = ValueCounters()
+    packaged: InitVar[Program]
+    store: Store
+    _: KW_ONLY
+    send: TaskSender | None = None
+    run: Run[Any] = one_by_one
+    pace: Callable[[int], None] = lambda writes: None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.time
+    _values: ValueCounters = field(default_factory=ValueCounters, init=False)
+
+    def __post_init__(self, packaged: Program) -> None:
+        self._registry = Registry(packaged, self.store, filled=False, now=self.now)
         self.counters = Counters()
         self.items = 0
         self.pushes = 0
@@ -141,7 +134,7 @@ class Redrive:
     def _items(self, keys: Sequence[ItemKey], contents: _Contents) -> dict[ItemKey, list[str]]:
         """Refresh items together. If that fails, refresh each alone, to find out which one fails."""
         self.items += len(keys)
-        refresher = self._refresher(self._run)
+        refresher = self._refresher(self.run)
         try:
             pushes = self._refresh(refresher, keys, contents)
         except Misconfigured:
@@ -150,7 +143,7 @@ class Redrive:
             pushes = None
         problems: dict[ItemKey, list[str]] = {}
         if pushes is None or refresher.failed or refresher.rejected:
-            singly = self._run([partial(self._item, key, contents) for key in keys])
+            singly = self.run([partial(self._item, key, contents) for key in keys])
             pushes = [push for _, item_pushes, _ in singly for push in item_pushes]
             problems = {key: reasons for key, _, reasons in singly if reasons}
         for push, reason in self._push(pushes, refresher):
@@ -188,17 +181,17 @@ class Redrive:
         snapshot, program = self._registry.current()
         return Refresher(
             program,
-            self._store,
+            self.store,
             snapshot,
             values=self._values,
             run=run,
-            clock=self._now,
-            pace=self._pace,
+            clock=self.now,
+            pace=self.pace,
             counters=self.counters,
         )
 
     def _deadline(self) -> Deadline:
-        return Deadline.after(_SECONDS, clock=self._clock, sleep=self._sleep)
+        return Deadline.after(_SECONDS, clock=self.clock, sleep=self.sleep)
 
     # Pushes
 
@@ -209,8 +202,8 @@ class Redrive:
             try:
                 self._deadline().retry(partial(refresher.embedder.raise_fence, push))
                 self.pushes += 1
-                if self._send is not None:
-                    self._send.send([(push, 0.0)])
+                if self.send is not None:
+                    self.send.send([(push, 0.0)])
                     continue
             except Misconfigured:
                 raise
@@ -231,7 +224,7 @@ class Redrive:
             except (Exception, Reload) as error:
                 yield push, _reason(error)
         if again:
-            self._sleep(SETTLE_SECONDS)
+            self.sleep(SETTLE_SECONDS)
             yield from self._pushed_here(again, refresher)
 
     def _pages(self, push: Push, refresher: Refresher, again: list[Push]) -> Iterator[tuple[Push, str]]:
@@ -254,9 +247,9 @@ class Redrive:
     # Dead tasks
 
     def _task(self, task: Task, answer: Answer) -> None:
-        if self._send is not None:
+        if self.send is not None:
             try:
-                self._send.send([(task, 0.0)])
+                self.send.send([(task, 0.0)])
                 self.pushes += 1
             except (Transient, InvalidRequest) as error:
                 answer.keep(_name(task), f"the task queue rejected it: {error}")
@@ -272,7 +265,7 @@ class Redrive:
             )
             return
         self.pushes += 1
-        for _, reason in self._pushed_here([task], self._refresher(self._run)):
+        for _, reason in self._pushed_here([task], self._refresher(self.run)):
             answer.keep(_name(task), reason)
 
 

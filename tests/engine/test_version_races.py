@@ -70,7 +70,7 @@ def test_a_group_of_a_version_that_is_newer_than_the_registry_is_not_collected()
 
     before(w, "scan", register, 1)
     w.carry_out(segments=1)
-    assert [group["n"] for group in w.ledger("G|likes.2")] == [2]
+    assert [(group["n"], group["version"]) for group in w.ledger("G|likes.2")] == [(2, 2)]
 
 
 def test_a_stale_version_leaves_when_another_one_is_published() -> None:

@@ -30,7 +30,7 @@ LIFE, COMMIT, HANDOVER = 4, 1, 3
 fill and the first record that lanes count. Clocks of shards are off by an hour, but the times of an item do not fall where
 one shard follows another."""
 BEGUN = 1
-"""`due` of a version whose table was empty: lanes count from the beginning."""
+"""`due` of a version that lanes count alone: its table was empty, or no record is left that was counted with entries."""
 
 Steps = Generator[str, None, Any]
 Target = tuple[int, str]
@@ -158,7 +158,7 @@ class World:
             "sleepy": rng.choice([0.02, 0.06, 0.12]),
             "writes": rng.randrange(6, 40),
             "changes": rng.randrange(1, 6),
-            "operators": ["apply"] * 3 + ["promote", "recount", "refresh", "refresh"],
+            "operators": ["apply"] * 3 + ["promote", "recount", "refresh", "refresh", "clean"],
             "faults": rng.choice([0.0, 0.0, 0.0, 0.03]),
             "events": rng.choice([[], ["horizon"], ["horizon"], ["restart", "horizon"]]),
             "waits": [1, 1, 1, 1, 6, 25, 80],
@@ -618,7 +618,7 @@ def process_batch(me: Process, shard: Any, batch: Sequence[Record]) -> Steps:
     loses = not world.settings["keeps"] and rng.random() < world.settings["faults"]
     if loses:
         rejected = rng.randrange(len(batch))
-        world.tasks.append((redrive, batch[rejected].key, False))
+        world.tasks.append((redrive, batch[rejected].key))
     elif rng.random() < 0.1:
         trouble, done = rng.choice(["record", "entry", "group"]), rng.randrange(len(batch))
     stuck = batch[min(done, len(batch) - 1)]
@@ -682,15 +682,18 @@ def refresh_later(me: Process, key: int, learned: tuple[int, int] = (0, 0)) -> S
             return
 
 
-def redrive(me: Process, key: int, is_discarded: bool) -> Steps:
-    """Correct the entry of an item whose record was rejected, or discarded: then that is a gap."""
+def redrive(me: Process, key: int, discarded: tuple[int, int] = (0, 0)) -> Steps:
+    """Correct the entry of an item whose record was rejected, or whose records were discarded: then that is a gap.
+
+    Rule: the entry gets the version of the last of these. A function may be under way with an earlier one.
+    """
     while True:
         yield from me.read()
         with suppress(Again):
-            if is_discarded and any(x.document.lanes and x.due for x in me.registry.versions.values()):
+            if any(discarded) and any(x.document.lanes and x.due for x in me.registry.versions.values()):
                 yield from note_gaps(me)
                 yield from me.read()
-            yield from refresh(me, key)
+            yield from refresh(me, key, (0, 0) if me.world.without("know what was discarded") else discarded)
             yield from publish_all(me)
             return
 
@@ -772,6 +775,38 @@ def apply(me: Process, document: Document | None) -> Steps:
     if number:
         yield from fill(me, number)
         yield from promote(me, number)
+
+
+def clean(me: Process) -> Steps:
+    """Remove from entries the parts of versions that lanes count alone, and of those that there are no more.
+
+    Rule: that is when no record is left, and no function with one, that was to be counted with entries. Only the entry is
+    written, if it is as it was read: no group changes.
+    """
+    world, left = me.world, 0 if me.world.without("clean up after the last record") else FORGOTTEN + LIFE
+    yield "lanes count alone"
+
+    def change(now: Registry) -> Registry:
+        due = {v: x for v, x in now.versions.items() if BEGUN < x.due < world.hour - left}
+        return _with(now, {v: version._replace(due=BEGUN) for v, version in due.items()})
+
+    registry = me.change(change)
+
+    def stays(number: int) -> bool:
+        version = registry.versions.get(number)
+        return number > registry.epoch if version is None else version.due != BEGUN
+
+    for key in KEYS:
+        is_done = False
+        while not is_done:
+            yield "read the entry"
+            entry = world.entries.get(key)
+            held = {v: c for v, c in entry.held.items() if stays(v)} if entry else {}
+            kept = {target: n for target, n in entry.kept.items() if stays(target[0])} if entry else {}
+            yield "write the entry if it is as it was read"
+            is_done = world.entries.get(key) == entry or world.without("clean an entry as it was read")
+            if entry and is_done:
+                world.entries[key] = entry._replace(held=held, kept=kept, revision=entry.revision + 1)
 
 
 def backfill(me: Process) -> Steps:
@@ -896,7 +931,7 @@ def deliver(world: World, shard: Any, trace: Callable[..., None]) -> None:
     faults = world.settings["faults"]
     if rng.random() < faults and not world.settings["keeps"]:  # nobody but `versions.py` has expiries that are lost
         world.position[shard] += len(batch)
-        world.tasks += [(redrive, key, True) for key in sorted({record.key for record in batch})]
+        world.tasks += [(redrive, key, version) for key, version in {r.key: r.version for r in batch}.items()]
         trace(world.hour, "discard", batch)
         return
     process = Process(world)
@@ -948,6 +983,8 @@ def operate(world: World) -> Process:
         return start(world, None, apply, choose(world))
     if what == "recount":
         return start(world, None, apply, None)
+    if what == "clean":
+        return start(world, None, clean)
     if what == "promote":
         return start(world, None, promote, rng.choice(sorted(world.registry.versions) or [0]))
     return start(world, None, refresh_later, rng.choice(KEYS))

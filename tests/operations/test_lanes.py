@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from projections.engine.goals import DiscardedRecord
-from projections.engine.store import ItemKey
+from projections.engine.publishing import TOMBSTONE_SECONDS
+from projections.engine.store import ItemKey, Update
+from projections.errors import StoreError
 from projections.inspect.explain.item import item_explanation
 from projections.operations.failed_messages import FailedMessage, Reader
 from projections.operations.health import rules
 from projections.operations.message_redrive import Redrive
 from projections.operations.verify.repair import verify_and_repair
+from projections.stores.limits import cost_of
 from tests.engine.scene import before
 from tests.engine.world import HEAD, World
 from tests.operations.verify_scene import Brief, brief, drifts, edit, ledger_edit, of, repaired, verified
@@ -154,6 +157,50 @@ def test_a_part_in_an_entry_is_not_compared_once_lanes_count() -> None:
     assert {each.excuse for each in explanation.source.contributions} == {
         "lanes count it (ledger: lanes), so entries need not have it"
     }
+
+
+def test_entries_that_lanes_do_not_need_are_removed_for_one_write_each() -> None:
+    first = "  first: {from: Like, where: {stars: [1]}, latest: {into: Post, by: stars, attributes: {first: userId}}}\n"
+    w = counted().under(LIKES.replace("count,", "count, most: sum(stars),") + first)
+    w.shard = "shard-1"
+    w.apply()
+    w.settle()
+    groups, position = w.ledger("G|"), len(w.store.stream("main"))
+    says = "rule likes.2: active: counted by lanes; entries have a part of it still"
+    w.settings["clock"] = lambda: 1_700_000_000.0 + 26 * 3600 - 1
+    assert w.operation().apply(w.program) is None
+    assert ("ok", says) in status(w, 26 * 3600 - 1)
+    w.settings["clock"] = lambda: 1_700_000_000.0 + 26 * 3600
+    todo = "Run `projections apply --stack shop RULES`: it removes that, 1 write unit each."
+    assert ("warn", f"{says} {todo}") in status(w, 26 * 3600)
+    work = w.operation()
+    run = work.apply(w.program)
+    assert run is not None
+    units: list[int] = []
+    write_each = w.store.write_each
+
+    def metered(writes: Sequence[Update]) -> list[StoreError | None]:
+        before, answers = w.store.get_many([write.key for write in writes]), write_each(writes)
+        units.extend(cost_of(image, w.store.get(key), w.store.schema("ledger")).table for key, image in before.items())
+        return answers
+
+    w.store.write_each = metered  # type: ignore[method-assign]
+    w.store.transactions.clear()
+    while not run.done:
+        run = w.forward(work, run)
+    entries = w.ledger("E|")
+    assert (len(entries), sum(units), w.store.transactions) == (6, 6, [])
+    kept = [(entry["pk"], "ttl" in entry) for entry in entries if entry["contributions"] != "{}"]
+    assert kept == [("E|main|USER#1|LIKE#0", False), ("E|main|USER#1|LIKE#1", False)]
+    assert all(entry["ttl"] == 1_700_000_000 + 26 * 3600 + TOMBSTONE_SECONDS for entry in entries if "ttl" in entry)
+    assert (w.ledger("G|"), len(w.store.stream("main"))) == (groups, position)
+    assert w.operation().apply(w.program) is None
+    assert ("ok", "rule likes.2: active: counted by lanes") in status(w, 26 * 3600)
+    w.remove("USER#1", "LIKE#1")
+    w.like(9, 1, stars=4)
+    w.settle()
+    assert drifts(w) == []
+    assert w.post() == {"likeCount": 3, "stars": 6, "most": 6}
 
 
 def test_a_gap_is_reported_and_repaired_by_a_recount() -> None:

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from projections.engine import rivals
+from projections.engine.lanes import FORGOTTEN_HOURS
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import GAP_TODO, Registry, RegistrySnapshot, Version
 from projections.engine.rejections import Rejected
@@ -154,6 +155,10 @@ class Backfill:
         if versions is None and fills and (rules := lanes_to_recount(snapshot)):
             snapshot = self.registry.recount(rules).snapshot
             names = _waiting(snapshot)
+        over = set(spare_versions(snapshot, self._clock())).difference(names)
+        cleaned = cleanable_versions(snapshot, self._clock())
+        if fills and (over or cleaned):
+            snapshot = self.registry.remove(over, cleaned)
         run = Run(
             name=self._named_next(),
             versions=names,
@@ -200,6 +205,8 @@ class Backfill:
                 snapshot = self.registry.note_stream(names, table, label)
         versions = [v.name for v in chosen.values() if v.state == "filling" or (v.state != "active" and not v.held)]
         fills = restart or bool(unread(snapshot)) or any(version.state == "filling" for version in chosen.values())
+        if cleanable_versions(snapshot, self._clock()):  # another run may do it
+            fills = fills or (known := self.progress.run()) is None or known.done
         if not (versions or fills or incomplete(snapshot)):
             return None
         return self.begin(
@@ -311,10 +318,7 @@ class Backfill:
                 else version.name in run.former
             )
         )
-        finished = {v.rule for v in snapshot.active.values() if not v.unfinished}
-        since = self._clock() - STANDBY_SECONDS
-        standby = (v for v in snapshot.versions.values() if v.state == "standby" and v.rule in finished)
-        self.registry.remove(version.name for version in standby if version.changed < since)
+        self.registry.remove(spare_versions(snapshot, self._clock()))
         if run.rotates:
             self.registry.drop_former_secret()
         rivals.forget(self._store, datetime.fromisoformat(run.began).timestamp())
@@ -380,6 +384,23 @@ def lanes_to_recount(snapshot: RegistrySnapshot) -> list[str]:
         for active in snapshot.active.values()
         if active.lanes and not any(is_recount(snapshot, version) for version in snapshot.of(active.rule))
     ]
+
+
+def spare_versions(snapshot: RegistrySnapshot, now: float) -> list[str]:
+    """Return the versions that have been on standby for as long as a roll back is possible."""
+    finished = {v.rule for v in snapshot.active.values() if not v.unfinished}
+    standby = (v for v in snapshot.versions.values() if v.state == "standby" and v.rule in finished)
+    return [version.name for version in standby if version.changed < now - STANDBY_SECONDS]
+
+
+def cleanable_versions(snapshot: RegistrySnapshot, now: float) -> list[str]:
+    """Return the versions whose part of entries a fill can remove, because no record is left that entries count. While
+    another version of the rule counts with entries, for a roll back, they are needed.
+    """
+    due, over = now - FORGOTTEN_HOURS * 3600, spare_versions(snapshot, now)
+    needed = {v.rule for v in snapshot.maintained if v.recorded and v.lanes is None and v.name not in over}
+    handed_over = (v for v in snapshot.maintained if v.lanes and 1 < v.lanes <= due)
+    return [version.name for version in handed_over if version.lanes == 2 or version.rule not in needed]
 
 
 def is_recount(snapshot: RegistrySnapshot, version: Version) -> bool:

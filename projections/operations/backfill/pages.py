@@ -1,7 +1,8 @@
 """The work of a backfill by pages. A page may be done twice, by any process, in any order within its phase.
 
 items     scan of the application's tables: entries, copies, index attributes, children; copies without a source
-entries   scan of the ledger: entries of deleted items; links of removed rules, groups and members of removed versions
+entries   scan of the ledger: entries of deleted items; links of removed rules; groups, members and parts of entries of
+          removed versions; parts of entries that lanes count
 promote   filled versions are published from now on
 groups    scan of the ledger: targets of promoted versions, and of those that they replace; items that rules create
 targets   scan of the application's tables: values of groups on existing items; traces of former versions
@@ -14,21 +15,23 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 from projections.engine.clearing import Past, clear
 from projections.engine.groups import read_groups
-from projections.engine.ledger_items import LEDGER, Target, group_of, rule_of_link, source_of
+from projections.engine.ledger_items import LEDGER, Entry, Target, group_of, rule_of_link, source_of
+from projections.engine.publishing import TOMBSTONE_SECONDS
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected, rejection
-from projections.engine.running import Deadline, Reload
+from projections.engine.running import Deadline, Reload, send_all
 from projections.engine.running import Run as RunPieces
-from projections.engine.store import Delete, Image, ItemKey, Purpose, Role, Store
+from projections.engine.store import AllOf, Delete, Equal, Exists, Image, ItemKey, Purpose, Role, Store, Update, Value
 from projections.engine.value_counters import ValueCounters
 from projections.errors import Misconfigured, Transient
+from projections.language.contribution import canonical_text, without
 from projections.language.embeds import ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key, is_range
@@ -61,34 +64,23 @@ class Page:
     dismissed: Sequence[Rejected] = ()
 
 
+@dataclass(eq=False)
 class Pages:
     """Does pages. Safe for threads. With `dry` it writes nothing, and counts what it would write."""
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        *,
-        run: RunPieces[Any],
-        size: int = PAGE,
-        pace: Callable[[int], None] = lambda writes: None,
-        dry: bool = False,
-        dismissed: Callable[[Sequence[Rejected]], Sequence[Rejected]] = lambda rejected: (),
-        clock: Callable[[], float] = time.time,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        self._store = store
-        self._registry = registry
-        self._run = run
-        self._size = size
-        self._pace = pace
-        self._dry = dry
-        self._dismissed = dismissed
-        self._clock = clock
-        self._chance = chance
-        self._values = ValueCounters()
-        self.adoption: Adoption | None = None
-        """With `dry`: the values of the application that would change."""
+    store: Store
+    registry: Registry
+    _: KW_ONLY
+    run: RunPieces[Any]
+    size: int = PAGE
+    pace: Callable[[int], None] = lambda writes: None
+    dry: bool = False
+    dismissed: Callable[[Sequence[Rejected]], Sequence[Rejected]] = lambda rejected: ()
+    clock: Callable[[], float] = time.time
+    chance: Callable[[], float] = random.random
+    _values: ValueCounters = field(default_factory=ValueCounters, init=False)
+    adoption: Adoption | None = field(default=None, init=False)
+    """With `dry`: the values of the application that would change."""
 
     def do(self, run: Run, segment: Segment, snapshot: RegistrySnapshot, program: Program, deadline: Deadline) -> Page:
         """Do the next page of a segment under the rules as they are in the registry now.
@@ -96,16 +88,16 @@ class Pages:
         Raises Reload, and Transient if the page cannot be read.
         """
         store: Cautious | DryStore
-        if self._dry:
-            store = DryStore(self._store, self.adoption)
+        if self.dry:
+            store = DryStore(self.store, self.adoption)
         else:
-            store = Cautious(self._store, deletes=run.allow_delete, pace=self._pace)
+            store = Cautious(self.store, deletes=run.allow_delete, pace=self.pace)
         attributes = _GROUP_ATTRIBUTES if segment.phase == "groups" else None
         page = store.scan(
             segment.table,
             segment=segment.number,
             segments=segment.of,
-            limit=self._size,
+            limit=self.size,
             attributes=attributes,
             after=segment.after,
         )
@@ -113,7 +105,7 @@ class Pages:
         work.do(segment, page.items)
         # rejections of an entry's item were reported when the item was read
         rejected = list(work.refresher.rejected) if segment.phase != "entries" else []
-        skipped = self._dismissed(rejected)
+        skipped = self.dismissed(rejected)
         rejected = [record for record in rejected if record not in skipped]
         counts = Counter({"items": len(page.items), "rejected": len(rejected)})
         if skipped:
@@ -127,7 +119,7 @@ class Pages:
 
     def _refresher(self, store: Store, snapshot: RegistrySnapshot, program: Program) -> Refresher:
         return Refresher(
-            program, store, snapshot, values=self._values, run=self._run, clock=self._clock, chance=self._chance
+            program, store, snapshot, values=self._values, run=self.run, clock=self.clock, chance=self.chance
         )
 
     def _reports(self, segment: Segment, program: Program) -> Callable[[str], bool]:
@@ -141,50 +133,45 @@ class Pages:
     def past(self, run: Run, snapshot: RegistrySnapshot, program: Program) -> list[Past]:
         """Return the former versions of a run that have not been published again since."""
         former = [snapshot.versions[name] for name in run.former if name in snapshot.versions]
-        documents = self._registry.documents([version for version in former if version.state != "active"])
+        documents = self.registry.documents([version for version in former if version.state != "active"])
         return [Past(name, document, program) for name, document in documents.items()]
 
 
+@dataclass(eq=False)
 class _Work:
     """One page: the work on its items, by phase."""
 
-    def __init__(
-        self,
-        pages: Pages,
-        run: Run,
-        snapshot: RegistrySnapshot,
-        program: Program,
-        store: Cautious | DryStore,
-        deadline: Deadline,
-    ) -> None:
-        self._pages = pages
-        self._program = program
-        self._run = run
-        self._snapshot = snapshot
-        self._store = store
-        self._deadline = deadline
-        self._dry = pages._dry
-        self.counts: Counter[str] = Counter()
-        self.refresher = pages._refresher(store, snapshot, program)
+    pages: Pages
+    run: Run
+    snapshot: RegistrySnapshot
+    program: Program
+    store: Cautious | DryStore
+    deadline: Deadline
+    counts: Counter[str] = field(default_factory=Counter, init=False)
+
+    def __post_init__(self) -> None:
+        self._dry = self.pages.dry
+        self.refresher = self.pages._refresher(self.store, self.snapshot, self.program)
 
     def do(self, segment: Segment, items: Sequence[Image]) -> None:
         if segment.phase == "entries":
             if self._dry:
                 self._count_kept(items)
             self._remove_garbage(items)
+            self._clean_entries([item for item in items if item["pk"]["S"].startswith("E|")])
             return self._refresh_sources(items)
         if segment.phase == "groups":
             return self._publish_groups(items)
-        schema = self._program.tables[segment.table]
+        schema = self.program.tables[segment.table]
         images = {schema.key(segment.table, image): image for image in items}
         if segment.phase == "items":
-            return self.refresher.refresh_scanned(images, self._deadline)
+            return self.refresher.refresh_scanned(images, self.deadline)
         self._publish(images)
         return self._clear(images)
 
     def _count_kept(self, items: Sequence[Image]) -> None:
         """Count the entries that keep what has expired, where a filling version does not take over all of it."""
-        lacking = {public_name(rule.name): rule.name for rule in self._filling if self._program.not_carried(rule.name)}
+        lacking = {public_name(rule.name): rule.name for rule in self._filling if self.program.not_carried(rule.name)}
         for item in items if lacking else ():
             kept = json.loads(item["kept"]["S"]) if "kept" in item else {}
             rules = {public_name(version) for version in kept if version not in lacking.values()}
@@ -194,16 +181,16 @@ class _Work:
         """Refresh the source items of entries: of those that are gone, no other page reads what they contributed."""
         keys = dict.fromkeys(self._sources(items))
         if self._dry:  # what the phase `items` would have written is not in the entries
-            there = self._store.get_many(list(keys))
+            there = self.store.get_many(list(keys))
             keys = {key: None for key in keys if key not in there}
-        self.refresher.sources(keys, self._deadline)
+        self.refresher.sources(keys, self.deadline)
 
     def _remove_garbage(self, items: Sequence[Image]) -> None:
         """Delete links of rules that are no embeds of several parents now, and groups and members of removed versions.
 
         A writer with an older registry may write some again; a later backfill finds them.
         """
-        lists = {name for name, rule in self._program.embeds.items() if isinstance(rule, ListEmbedRule)}
+        lists = {name for name, rule in self.program.embeds.items() if isinstance(rule, ListEmbedRule)}
         for item in items:
             kind, _, rest = item["pk"]["S"].partition("|")
             rule = rule_of_link(item) or rest.partition("|")[0]
@@ -215,15 +202,45 @@ class _Work:
                 continue
             delete = Delete(ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"]), purpose=Purpose(role, (rule,)))
             try:
-                self._deadline.retry(partial(self._store.write, delete))
+                self.deadline.retry(partial(self.store.write, delete))
             except Transient as error:
                 self.refresher.failed[item["pk"]["S"]] = str(error)
+
+    def _clean_entries(self, entries: Sequence[Image]) -> None:
+        """Remove from entries what they have of removed versions, and of those that lanes count alone: no group changes. An
+        entry that has nothing left expires. One that cannot be read is rejected by its refresh.
+        """
+        updates = []
+        for item in entries:
+            try:
+                entry = Entry.read(item)
+            except (KeyError, TypeError, ValueError):
+                continue
+            over = [version for version in {**entry.contributions, **entry.kept} if self._is_over(version)]
+            held, kept = without(entry.contributions, over), without(entry.kept, over)
+            values: dict[str, Value] = {"contributions": {"S": canonical_text(held)}}
+            if kept:
+                values["kept"] = {"S": canonical_text(kept)}
+            if not (held or kept or entry.recent):
+                values["ttl"] = {"N": str(int(self.pages.clock()) + TOMBSTONE_SECONDS)}
+            key = ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])
+            why = Purpose("forget", tuple(over), source_of(item))
+            unchanged = AllOf((Exists(("pk",)), Equal(("revision",), item["revision"])))
+            remove, add = () if kept else ("kept",), {"revision": {"N": "1"}}
+            if over:
+                updates.append(Update(key, values, remove, add, condition=unchanged, purpose=why))
+        answers = send_all(self.store.write_each, updates, self.deadline, self.pages.run)
+        self.refresher.failed.update({u.key.partition: str(a) for u, a in zip(updates, answers, strict=True) if a})
+
+    def _is_over(self, version: str) -> bool:
+        known = self.snapshot.versions.get(version)
+        return self._is_removed(version) or (known is not None and known.lanes_count_alone)
 
     def _is_removed(self, version: str) -> bool:
         """Whether a version of the registry is gone. A later number is of the future: its registry is newer."""
         rule, _, number = version.rpartition(".")
-        there = version in self._snapshot.versions and self._snapshot.versions[version].state != "gone"
-        return not there and number.isdecimal() and int(number) < self._snapshot.next.get(rule, 0)
+        there = version in self.snapshot.versions and self.snapshot.versions[version].state != "gone"
+        return not there and number.isdecimal() and int(number) < self.snapshot.next.get(rule, 0)
 
     def _sources(self, items: Sequence[Image]) -> list[ItemKey]:
         """Return the keys of the items of entries, except for empty entries that expire."""
@@ -245,7 +262,7 @@ class _Work:
                     None
                 )
                 continue
-            if key.table in self._program.tables:  # otherwise its outcome is unknown
+            if key.table in self.program.tables:  # otherwise its outcome is unknown
                 keys.append(key)
         return keys
 
@@ -256,49 +273,49 @@ class _Work:
         reads others.
         """
         targets = _groups(items)
-        promoted, former = set(dict(self._run.published)) & self._unfinished, set(self._run.former)
-        active = {version.rule: version.name for version in self._snapshot.active.values() if version.recorded}
+        promoted, former = set(dict(self.run.published)) & self._unfinished, set(self.run.former)
+        active = {version.rule: version.name for version in self.snapshot.active.values() if version.recorded}
         names = {version: active[rule] for version in former if (rule := public_name(version)) in active}
         wanted = [target for target in targets if target[0] not in promoted | former and self._creates(target)]
         keys = {target: decode_key(target[1]) for target in wanted}
-        there = self._store.get_many(list(dict.fromkeys(keys.values())))
+        there = self.store.get_many(list(dict.fromkeys(keys.values())))
         publish = [target for target, key in keys.items() if not self._is_there(target, key, there)]
         publish += [target for target in targets if target[0] in promoted]
         publish += [
             (names[rule], target)
             for rule, target in targets
-            if rule in names and not is_range(target) and self._program.rules[names[rule]].into.at(decode_key(target))
+            if rule in names and not is_range(target) and self.program.rules[names[rule]].into.at(decode_key(target))
         ]
         self._publish_targets(list(dict.fromkeys(publish)))
         cleared = dict.fromkeys(
             decode_key(target) for rule, target in targets if rule in former and not is_range(target)
         )
         if cleared:
-            self._clear(self._store.get_many([key for key in cleared if key.table in self._program.tables]))
+            self._clear(self.store.get_many([key for key in cleared if key.table in self.program.tables]))
 
     @cached_property
     def _unfinished(self) -> set[str]:
-        return {version.name for version in self._snapshot.versions.values() if version.unfinished}
+        return {version.name for version in self.snapshot.versions.values() if version.unfinished}
 
     def _is_there(self, target: Target, key: ItemKey, images: Mapping[ItemKey, Image]) -> bool:
-        into = self._program.rules[target[0]].into
-        return key in images and self._program.recognise_as(into, key, images[key]) is not None
+        into = self.program.rules[target[0]].into
+        return key in images and self.program.recognise_as(into, key, images[key]) is not None
 
     def _creates(self, target: Target) -> bool:
-        rule = self._program.rules.get(target[0])
+        rule = self.program.rules.get(target[0])
         return rule is not None and rule.creates and not rule.held
 
     def _publish(self, images: Mapping[ItemKey, Image]) -> None:
-        into = self._program.ledger_rules_into
+        into = self.program.ledger_rules_into
         targets: list[Target] = []
         for key, image in images.items():
             try:
-                item: Item | None = self._program.recognise(key, image)
+                item: Item | None = self.program.recognise(key, image)
             except Exception as error:
                 self.refresher.rejected[rejection(error, encode_key(key))] = None
                 continue
             text = encode_key(key)
-            for each in (item, *self._program.alternative_items(key, image)):
+            for each in (item, *self.program.alternative_items(key, image)):
                 if each is not None and each.entity.name in into:
                     targets += [(rule.name, text) for rule in into[each.entity.name]]
                 if each is not None and self._dry:  # the totals of filling versions are not known yet
@@ -310,16 +327,16 @@ class _Work:
     @cached_property
     def _filling(self) -> list[LedgerRule]:
         """The versions that will be published when they are filled."""
-        versions = {v.name for v in self._snapshot.versions.values() if v.state == "filling" and not v.held}
-        return [rule for name, rule in self._program.recorded.items() if name in versions and rule.writes_items]
+        versions = {v.name for v in self.snapshot.versions.values() if v.state == "filling" and not v.held}
+        return [rule for name, rule in self.program.recorded.items() if name in versions and rule.writes_items]
 
     def _strange(self, image: Image, item: Item | None) -> Sequence[LedgerRule]:
         """Return the rules whose guards are on an item of another kind: publishing removes what they set on it."""
-        prefix = self._program.guard_prefix
+        prefix = self.program.guard_prefix
         names = {name.removeprefix(prefix) for name in image if name.startswith(prefix)}
         return [
             rule
-            for entity, rules in self._program.ledger_rules_into.items()
+            for entity, rules in self.program.ledger_rules_into.items()
             if names and (item is None or item.entity.name != entity)
             for rule in rules
             if public_name(rule.name) in names
@@ -331,7 +348,7 @@ class _Work:
         for _ in range(_MOST_PUBLISHES):
             promoted = [target for target in moved if target[0] in unfinished and not is_range(target[1])]
             before = self._versions(promoted)
-            failed = self.refresher.publish(moved, self._deadline)
+            failed = self.refresher.publish(moved, self.deadline)
             # A function with a registry from before the promotion publishes only the former version of what it commits.
             after = self._versions(promoted)
             moved = [target for target in promoted if before[target] != after[target] and target not in failed]
@@ -342,7 +359,7 @@ class _Work:
     def _versions(self, targets: Sequence[Target]) -> dict[Target, int]:
         if not targets or self._dry:
             return dict.fromkeys(targets, 0)
-        groups = self._deadline.retry(partial(read_groups, self._store, targets))
+        groups = self.deadline.retry(partial(read_groups, self.store, targets))
         return {target: group.version for target, group in groups.items()}
 
     def _clear(self, images: Mapping[ItemKey, Image]) -> None:
@@ -350,9 +367,9 @@ class _Work:
         if not past:
             return
         for key, image in images.items():
-            work = partial(clear, past, {key: image}, self._program, self._store, self.refresher.guards)
+            work = partial(clear, past, {key: image}, self.program, self.store, self.refresher.guards)
             try:
-                self.counts.update(self._deadline.retry(work))
+                self.counts.update(self.deadline.retry(work))
             except (Misconfigured, Reload):
                 raise
             except Transient as error:
@@ -362,7 +379,7 @@ class _Work:
 
     @cached_property
     def _past(self) -> list[Past]:
-        return self._pages.past(self._run, self._snapshot, self._program)
+        return self.pages.past(self.run, self.snapshot, self.program)
 
 
 def _groups(items: Sequence[Image]) -> list[Target]:

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
@@ -53,6 +53,7 @@ def backfill_with_threads(
     )
 
 
+@dataclass(eq=False)
 class Runner:
     """Runs a backfill. `report` is called with every page, `report_read` with pages that a dry backfill reads to compute
     totals.
@@ -61,24 +62,16 @@ class Runner:
     items that could not be done, and `withheld` those that were not deleted; the counts of segments have all.
     """
 
-    def __init__(
-        self,
-        backfill: Backfill,
-        *,
-        report: Callable[[Run, Done], None] = lambda run, done: None,
-        report_read: Callable[[str, int], None] = lambda what, items: None,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._backfill = backfill
-        self._report = report
-        self._report_read = report_read
-        self._clock = clock
-        self._sleep = sleep
-        self.failed: dict[str, str] = {}
-        self.rejected: dict[Rejected, None] = {}
-        self.dismissed: dict[Rejected, None] = {}
-        self.withheld: dict[str, None] = {}
+    backfill: Backfill
+    _: KW_ONLY
+    report: Callable[[Run, Done], None] = lambda run, done: None
+    report_read: Callable[[str, int], None] = lambda what, items: None
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    failed: dict[str, str] = field(default_factory=dict, init=False)
+    rejected: dict[Rejected, None] = field(default_factory=dict, init=False)
+    dismissed: dict[Rejected, None] = field(default_factory=dict, init=False)
+    withheld: dict[str, None] = field(default_factory=dict, init=False)
 
     def work(self, run: Run, until: str = DONE) -> Run:
         """Do the rest of a run as far as possible, or until a phase, and return it: it may be `done` or not.
@@ -86,9 +79,9 @@ class Runner:
         Raises Misconfigured, and KeyboardInterrupt after the pages in progress.
         """
         while not run.done and run.phase != until:
-            if not all(segment.done for segment in self._phase(run, self._backfill.segments(run))):
+            if not all(segment.done for segment in self._phase(run, self.backfill.segments(run))):
                 return run
-            run, _ = self._backfill.forward(run)
+            run, _ = self.backfill.forward(run)
         return run
 
     def rehearse(self, run: Run) -> dict[str, Counter[str]]:
@@ -97,13 +90,13 @@ class Runner:
         for phase in ("items", "entries", "groups", "targets"):
             segments = [
                 Segment(phase, table, number, run.segments)
-                for table in self._backfill.tables_of(run, phase)
+                for table in self.backfill.tables_of(run, phase)
                 for number in range(run.segments)
             ]
             counted[phase] = Counter()
             for segment in self._phase(replace(run, phase=phase), segments):
                 counted[phase].update(segment.counts)
-        counted["targets"].update(self._backfill.compute(run, self._report_read))
+        counted["targets"].update(self.backfill.compute(run, self.report_read))
         return counted
 
     def _phase(self, run: Run, segments: Sequence[Segment]) -> list[Segment]:
@@ -125,8 +118,8 @@ class Runner:
         while not segment.done and not stop.is_set():
             failed = {}
             try:
-                done = self._backfill.page(
-                    run, segment, Deadline.after(_PAGE_SECONDS, clock=self._clock, sleep=self._sleep)
+                done = self.backfill.page(
+                    run, segment, Deadline.after(_PAGE_SECONDS, clock=self.clock, sleep=self.sleep)
                 )
             except Transient as error:
                 failed = {f"segment {segment.number} of {segment.of} of {segment.table}": str(error)}
@@ -139,14 +132,14 @@ class Runner:
                 for key in done.withheld:
                     _keep(self.withheld, key, None)
                 if not failed:
-                    self._report(run, done)
+                    self.report(run, done)
             attempt = attempt + 1 if failed else 0
             if attempt == _MOST_TRIES:
                 for key, reason in failed.items():
                     _keep(self.failed, key, reason)
                 break
             if attempt and not stop.is_set():
-                self._sleep(min(10.0, 0.1 * 2**attempt))
+                self.sleep(min(10.0, 0.1 * 2**attempt))
         return segment
 
 

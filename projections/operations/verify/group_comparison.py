@@ -21,7 +21,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from hashlib import blake2b
@@ -69,6 +69,7 @@ _MOST = 1_000_000
 """Groups compared in one scan: each takes 16 bytes of memory."""
 
 
+@dataclass(eq=False)
 class Groups:
     """The groups that may differ from their entries, or from the items.
 
@@ -76,38 +77,31 @@ class Groups:
     items, and `busy` those of them that kept changing.
     """
 
-    def __init__(
-        self,
-        scope: Scope,
-        store: Store,
-        scratch: Scratch,
-        candidates: Candidates,
-        scanner: Scanner,
-        pause: Callable[[], None],
-    ) -> None:
-        self._scope = scope
-        self._store = store
-        self._scratch = scratch
-        self._candidates = candidates
-        self._scanner = scanner
-        self._pause = pause
-        self.numbers: Counter[str] = Counter()
-        self.busy: Counter[str] = Counter()
-        rules = [scope.program.recorded[name] for name in scope.lanes]
+    scope: Scope
+    store: Store
+    scratch: Scratch
+    candidates: Candidates
+    scanner: Scanner
+    pause: Callable[[], None]
+    numbers: Counter[str] = field(default_factory=Counter, init=False)
+    busy: Counter[str] = field(default_factory=Counter, init=False)
+    _sources: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        rules = [self.scope.program.recorded[name] for name in self.scope.lanes]
         self.read_from = frozenset(source.table for rule in rules for source in rule.sources)
         """The tables with items that groups are compared with."""
         self._accounts = array("q")
-        scratch.run("CREATE TABLE compared (account INTEGER PRIMARY KEY, rule TEXT, target TEXT, at TEXT)")
-        scratch.run("CREATE TABLE amount (account INTEGER, slot TEXT, amount TEXT)")
-        scratch.run("CREATE TABLE member (account INTEGER, sort TEXT, side INTEGER, content TEXT)")
-        scratch.run("CREATE TABLE counter (account INTEGER, slot TEXT, number INTEGER)")
-        self._sources = False
+        self.scratch.run("CREATE TABLE compared (account INTEGER PRIMARY KEY, rule TEXT, target TEXT, at TEXT)")
+        self.scratch.run("CREATE TABLE amount (account INTEGER, slot TEXT, amount TEXT)")
+        self.scratch.run("CREATE TABLE member (account INTEGER, sort TEXT, side INTEGER, content TEXT)")
+        self.scratch.run("CREATE TABLE counter (account INTEGER, slot TEXT, number INTEGER)")
 
     def add(self, targets: Iterable[Target]) -> None:
         """Add groups to compare."""
         rows = [(account_of(members_key(rule, target)), rule, target) for rule, target in targets]
         change = "ON CONFLICT (account) DO UPDATE SET target = excluded.target"  # of members, it may be a hash
-        self._scratch.fill(f"INSERT INTO compared (account, rule, target) VALUES (?, ?, ?) {change}", rows)
+        self.scratch.fill(f"INSERT INTO compared (account, rule, target) VALUES (?, ?, ?) {change}", rows)
 
     def add_all(self, images: Sequence[Image]) -> None:
         """Add the groups on a page of the ledger, and those that its entries and members belong to."""
@@ -122,10 +116,10 @@ class Groups:
                 targets[group_of(image)] = None
             elif kind == "M|":
                 members[partition] = None
-        grouped = self._scope.grouped
-        self.add(target for target in targets if target[0] in grouped | self._scope.lanes)
+        grouped = self.scope.grouped
+        self.add(target for target in targets if target[0] in grouped | self.scope.lanes)
         rows = [(account_of(key), *key[2:].split("|", 1)) for key in members if key[2:].partition("|")[0] in grouped]
-        self._scratch.fill("INSERT OR IGNORE INTO compared (account, rule, target) VALUES (?, ?, ?)", rows)
+        self.scratch.fill("INSERT OR IGNORE INTO compared (account, rule, target) VALUES (?, ?, ?)", rows)
 
     def add_of_items(self, sources: Iterable[tuple[str, Evaluated]]) -> None:
         """Add the groups that are compared with items, and that these items contribute to."""
@@ -133,8 +127,8 @@ class Groups:
 
     def screen(self, copy: Store) -> None:
         """Compare the groups of a copy of the tables. Those without a difference there are not compared again."""
-        counts = self._scratch.rows("SELECT rule, count(*) FROM compared GROUP BY rule")
-        self.numbers = Counter({rule: number for rule, number in counts if rule in self._scope.lanes})
+        counts = self.scratch.rows("SELECT rule, count(*) FROM compared GROUP BY rule")
+        self.numbers = Counter({rule: number for rule, number in counts if rule in self.scope.lanes})
         while self._round(copy, Scanner(copy, threads=1), self._sides):
             pass
 
@@ -145,16 +139,16 @@ class Groups:
         """
         self._sources = sources
         for _ in range(_MOST_ROUNDS):
-            self._scratch.run("UPDATE compared SET at = NULL")
-            while self._round(self._store, self._scanner, self._drifts):
+            self.scratch.run("UPDATE compared SET at = NULL")
+            while self._round(self.store, self.scanner, self._drifts):
                 pass
-            if not self._scratch.one("SELECT 1 FROM compared LIMIT 1"):
+            if not self.scratch.one("SELECT 1 FROM compared LIMIT 1"):
                 return
-        for rule, target, at in self._scratch.rows("SELECT rule, target, at FROM compared"):
+        for rule, target, at in self.scratch.rows("SELECT rule, target, at FROM compared"):
             busy = Drift("group", rule, target, at=at)
-            self._candidates.drift(Subject(GROUP, rule, target), [busy], BUSY)
-            self.busy[rule] += rule in self._scope.lanes
-        self._scratch.run("DELETE FROM compared")
+            self.candidates.drift(Subject(GROUP, rule, target), [busy], BUSY)
+            self.busy[rule] += rule in self.scope.lanes
+        self.scratch.run("DELETE FROM compared")
 
     def _round(self, store: Store, scanner: Scanner, done: Callable[[_Row, Group], bool]) -> bool:
         """Compare as many groups as one scan allows. Return whether there were any.
@@ -165,45 +159,45 @@ class Groups:
         self._accounts = array("q")
         rules: set[str] = set()
         query = "SELECT account, rule, target FROM compared WHERE at IS NULL ORDER BY account LIMIT ?"
-        for rows in slices(self._scratch.rows(query, (_MOST,)), _AT_ONCE):
+        for rows in slices(self.scratch.rows(query, (_MOST,)), _AT_ONCE):
             groups = _read(store, rows)
             self._accounts.extend(account for account, _, _ in rows)
             rules.update(rule for _, rule, _ in rows)
-            self._scratch.fill(
+            self.scratch.fill(
                 "UPDATE compared SET at = ? WHERE account = ?",
                 [(groups[rule, target].at, account) for account, rule, target in rows],
             )
         if not self._accounts:
             return False
-        from_items = not rules.isdisjoint(self._scope.lanes)
+        from_items = not rules.isdisjoint(self.scope.lanes)
         tables = self.read_from if from_items else ()
         scanner.whole([(table, partial(self._source_page, table)) for table in sorted(tables)])
-        if not rules <= self._scope.lanes:
+        if not rules <= self.scope.lanes:
             scanner.whole([(LEDGER, self._page)])
-        if from_items and store is self._store:
-            self._pause()
+        if from_items and store is self.store:
+            self.pause()
         self._index()
         first, last = self._accounts[0], self._accounts[-1]
         query = (
             f"SELECT account, rule, target, at FROM compared WHERE account BETWEEN {first} AND {last} "
             "AND at IS NOT NULL ORDER BY account LIMIT ?"
         )
-        for rows in slices(self._scratch.rows(query, (_MOST,)), _AT_ONCE):
+        for rows in slices(self.scratch.rows(query, (_MOST,)), _AT_ONCE):
             groups = _read(store, rows)
             rows = [row for row in rows if done(row, groups[row[1], row[2]])]
-            self._scratch.fill("DELETE FROM compared WHERE account = ?", [row[:1] for row in rows])
+            self.scratch.fill("DELETE FROM compared WHERE account = ?", [row[:1] for row in rows])
         self._clear()
         return True
 
     def _index(self) -> None:
-        self._scratch.run("CREATE INDEX amount_of ON amount (account)")
-        self._scratch.run("CREATE INDEX member_of ON member (account, sort)")
-        self._scratch.run("CREATE INDEX counter_of ON counter (account)")
+        self.scratch.run("CREATE INDEX amount_of ON amount (account)")
+        self.scratch.run("CREATE INDEX member_of ON member (account, sort)")
+        self.scratch.run("CREATE INDEX counter_of ON counter (account)")
 
     def _clear(self) -> None:
         for table in ("amount", "member", "counter"):
-            self._scratch.run(f"DROP INDEX {table}_of")
-            self._scratch.run(f"DELETE FROM {table}")
+            self.scratch.run(f"DROP INDEX {table}_of")
+            self.scratch.run(f"DELETE FROM {table}")
 
     # Without a ledger
 
@@ -213,7 +207,7 @@ class Groups:
         members: list[Image] = []
         added: dict[Target, None] = {}
         for source, evaluated in sources:
-            for rule in evaluated.contributions.keys() & self._scope.recorded:
+            for rule in evaluated.contributions.keys() & self.scope.recorded:
                 for target, contributed in evaluated.contributions[rule].items():
                     added[rule, target] = None
                     _sum(amounts, account_of(members_key(rule, target)), contributed)
@@ -227,7 +221,7 @@ class Groups:
     def computed_items(self) -> Iterator[Image]:
         """Yield the groups and value counters that all contributions give, as the ledger would store them."""
         self._index()
-        for account, rule, target in self._scratch.rows("SELECT account, rule, target FROM compared"):
+        for account, rule, target in self.scratch.rows("SELECT account, rule, target FROM compared"):
             sums = self._sums(account)
             _count_values(sums)
             key = group_key(rule, target)
@@ -240,20 +234,20 @@ class Groups:
                     order = value.partition("|")[2]
                     yield {**counter, "o": {"S": order}, "v": decode_order(order), COUNT: {"N": number_text(number)}}
         self._clear()
-        self._scratch.run("DELETE FROM compared")
+        self.scratch.run("DELETE FROM compared")
 
     # The tables
 
     def _contributions(self, sources: Iterable[tuple[str, Evaluated]]) -> Iterator[tuple[str, str, Contributed]]:
         """Yield what items contribute to groups that are compared with items."""
         for _, evaluated in sources:
-            for rule in evaluated.contributions.keys() & self._scope.lanes:
+            for rule in evaluated.contributions.keys() & self.scope.lanes:
                 for target, contributed in evaluated.contributions[rule].items():
                     yield rule, target, contributed
 
     def _source_page(self, table: str, images: Sequence[Image]) -> None:
         amounts: dict[tuple[int, str], Decimal] = {}
-        sources, _ = evaluate_items(self._scope.program, table, images)
+        sources, _ = evaluate_items(self.scope.program, table, images)
         for rule, target, contributed in self._contributions(sources):
             if self._is_compared(account := account_of(members_key(rule, target))):
                 _sum(amounts, account, contributed)
@@ -281,14 +275,14 @@ class Groups:
                 members.append((account, image["sk"]["S"], -1, _content(image["s"]["S"], value, order)))
         self._keep(amounts)
         if counters:
-            self._scratch.fill("INSERT INTO counter VALUES (?, ?, ?)", counters)
+            self.scratch.fill("INSERT INTO counter VALUES (?, ?, ?)", counters)
         if members:
-            self._scratch.fill("INSERT INTO member VALUES (?, ?, ?, ?)", members)
+            self.scratch.fill("INSERT INTO member VALUES (?, ?, ?, ?)", members)
 
     def _keep(self, amounts: Mapping[tuple[int, str], Decimal]) -> None:
         rows = [(account, slot, number_text(amount)) for (account, slot), amount in amounts.items()]
         if rows:
-            self._scratch.fill("INSERT INTO amount VALUES (?, ?, ?)", rows)
+            self.scratch.fill("INSERT INTO amount VALUES (?, ?, ?)", rows)
 
     def _entry(
         self,
@@ -297,7 +291,7 @@ class Groups:
         amounts: dict[tuple[int, str], Decimal],
         members: list[tuple[int, str, int, str]],
     ) -> None:
-        for rule in contributions.keys() & self._scope.grouped:
+        for rule in contributions.keys() & self.scope.grouped:
             for target, contributed in contributions[rule].items():
                 account = account_of(members_key(rule, target))
                 if not self._is_compared(account):
@@ -319,13 +313,13 @@ class Groups:
         if now.at != at:
             return False
         corrections = self._corrections(rule, target)
-        self._candidates.drift(Subject(GROUP, rule, target), list(self._differences(row, now, corrections)))
+        self.candidates.drift(Subject(GROUP, rule, target), list(self._differences(row, now, corrections)))
         return True
 
     def _differences(self, row: _Row, now: Group, corrections: _Corrections | None) -> Iterator[Drift]:
         """Yield the differences between a group and its entries, or the items."""
         account, rule, target, at = row
-        known = self._scope.rule(rule)
+        known = self.scope.rule(rule)
         assert known is not None
         sums = self._sums(account)
         counters = self._counters(account)
@@ -345,7 +339,7 @@ class Groups:
                 held = showing.value(now.damaged[slot])
             if held != summed:
                 drift = replace(common, attribute=showing.measure(known, slot), actual=held, raw=slot)
-                if rule in self._scope.lanes:
+                if rule in self.scope.lanes:
                     sides = {GROUP_SIDE: held, SOURCE_SIDE: summed}
                     yield replace(drift, expected=summed, sides=sides, wrong=(GROUP_SIDE,))
                     continue
@@ -355,13 +349,13 @@ class Groups:
 
     def _sums(self, account: int) -> dict[str, Decimal]:
         sums: dict[str, Decimal] = {}
-        for slot, amount in self._scratch.rows("SELECT slot, amount FROM amount WHERE account = ?", (account,)):
+        for slot, amount in self.scratch.rows("SELECT slot, amount FROM amount WHERE account = ?", (account,)):
             sums[slot] = WIDE.add(sums.get(slot, Decimal(0)), Decimal(amount))
         return sums
 
     def _counters(self, account: int) -> dict[str, int | None]:
         """Return the value counters of a group by slot, None if damaged."""
-        return dict(self._scratch.rows("SELECT slot, number FROM counter WHERE account = ?", (account,)))
+        return dict(self.scratch.rows("SELECT slot, number FROM counter WHERE account = ?", (account,)))
 
     def _members(
         self, account: int, rule: LedgerRule, target: str, at: str, corrections: _Corrections | None
@@ -370,7 +364,7 @@ class Groups:
             "SELECT sort, max(CASE WHEN side < 0 THEN content END) held, max(CASE WHEN side > 0 THEN content END) entered "
             "FROM member WHERE account = ? GROUP BY sort HAVING held IS NOT entered"
         )
-        for sort, *content in self._scratch.rows(query, (account,)):
+        for sort, *content in self.scratch.rows(query, (account,)):
             held, entered = (json.loads(text) if text is not None else None for text in content)
             kind = "member missing" if held is None else "member extra" if entered is None else "member stale"
             source = json.loads(content[1] or content[0])[0]
@@ -386,12 +380,12 @@ class Groups:
 
     def _corrections(self, rule: str, target: str) -> _Corrections | None:
         """Return the corrections of a group's entries; None if they are not known."""
-        if not self._sources or rule not in self._scope.recorded:
+        if not self._sources or rule not in self.scope.recorded:
             return None
-        if any(kind == SOURCE for kind, _ in self._candidates.about(rule, target, BUSY)):
+        if any(kind == SOURCE for kind, _ in self.candidates.about(rule, target, BUSY)):
             return None
         corrections = _Corrections()
-        for kind, drift in self._candidates.about(rule, target):
+        for kind, drift in self.candidates.about(rule, target):
             if kind == SOURCE:
                 corrections.add(rule, target, drift)
         return corrections
@@ -403,12 +397,12 @@ class Groups:
         """
         if drift.kind not in ("value", "guard", "target missing", "target extra") or SOURCE_SIDE in drift.sides:
             return drift
-        if drift.rule in self._scope.by_lanes - self._scope.lanes:
+        if drift.rule in self.scope.by_lanes - self.scope.lanes:
             return drift
-        slot = _slot_of(self._scope.rule(drift.rule), drift.attribute)
+        slot = _slot_of(self.scope.rule(drift.rule), drift.attribute)
         corrections, compared = _Corrections(), dict[str, Drift]()
         for table in (DRIFTS, EXPLAINED):
-            for kind, cause in self._candidates.about(drift.rule, drift.target, table):
+            for kind, cause in self.candidates.about(drift.rule, drift.target, table):
                 if kind == SOURCE:
                     corrections.add(drift.rule, drift.target, cause)
                 elif kind == GROUP:
@@ -416,7 +410,7 @@ class Groups:
         entries = corrections.places()
         places = [place for place in entries | compared.keys() if slot is None or _name_of(place) == slot]
         wrong = {place for place in places if place not in compared or GROUP_SIDE in (compared[place].wrong or ())}
-        if not wrong and not any(True for _ in self._candidates.about(drift.rule, drift.target, BUSY)):
+        if not wrong and not any(True for _ in self.candidates.about(drift.rule, drift.target, BUSY)):
             source = {} if drift.kind == "guard" else {SOURCE_SIDE: drift.expected}
             return replace(drift, sides={**drift.sides, **source}, wrong=(ITEM,))
         sides = {GROUP_SIDE: bool(wrong), ENTRY: not entries.isdisjoint(places)}

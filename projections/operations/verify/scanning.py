@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
@@ -49,36 +50,29 @@ class Segment(NamedTuple):
     each: Each
 
 
+@dataclass(eq=False)
 class Scanner:
     """Scans tables in `threads` segments at once. `report` hears of every page: the table, and how many items it had."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        threads: int = 4,
-        report: Callable[[str, int], None] = lambda table, items: None,
-        sleep: Callable[[float], None] = time.sleep,
-        page: int = PAGE,
-    ) -> None:
-        self._store = store
-        self._threads = threads
-        self._report = report
-        self._sleep = sleep
-        self._page = page
+    store: Store
+    _: KW_ONLY
+    threads: int = 4
+    report: Callable[[str, int], None] = lambda table, items: None
+    sleep: Callable[[float], None] = time.sleep
+    page: int = PAGE
 
     def whole(self, tables: Sequence[tuple[str, Each]]) -> None:
         """Scans tables, calling for every page, from several threads. Raises what a page raises."""
-        self.segments([Segment(name, n, self._threads, each) for name, each in tables for n in range(self._threads)])
+        self.segments([Segment(name, n, self.threads, each) for name, each in tables for n in range(self.threads)])
 
     def segments(self, wanted: Sequence[Segment]) -> None:
         """Scans these segments."""
         stop = threading.Event()
-        if self._threads == 1:
+        if self.threads == 1:
             for segment in wanted:
                 self._segment(segment, stop)
             return
-        with ThreadPoolExecutor(self._threads) as pool:
+        with ThreadPoolExecutor(self.threads) as pool:
             futures = [pool.submit(self._segment, segment, stop) for segment in wanted]
             try:
                 for future in as_completed(futures):
@@ -91,16 +85,16 @@ class Scanner:
         after = None
         while not stop.is_set():
             read = partial(
-                self._store.scan,
+                self.store.scan,
                 segment.table,
                 segment=segment.number,
                 segments=segment.of,
-                limit=self._page,
+                limit=self.page,
                 after=after,
             )
-            page = patiently(read, self._sleep)
+            page = patiently(read, self.sleep)
             segment.each(page.items)
-            self._report(segment.table, len(page.items))
+            self.report(segment.table, len(page.items))
             after = page.after
             if after is None:
                 return

@@ -67,16 +67,17 @@ class Database:
         )
         self.streams: dict[str, Stream] = {}
         self.mappings: dict[str, EventSourceMapping] = {}
-        self._begin_streams()
+        self.begin_streams()
         self._off = False
         """Whether the streams are switched off."""
         self.outages = 0
         """How often they were."""
 
-    def _begin_streams(self) -> None:
+    def begin_streams(self, mark: str = "") -> None:
+        """Begin streams without the records so far. `mark` tells the names of their shards apart."""
         for name in self._program.tables:
             if name != LEDGER:
-                self.streams[name] = stream = Stream(name, shards=self._plan.shards)
+                self.streams[name] = stream = Stream(name + mark, shards=self._plan.shards)
                 self.mappings[name] = EventSourceMapping(
                     stream, batch_size=self._plan.batch, window=self._lanes, choose=self._choose
                 )
@@ -145,7 +146,7 @@ class Database:
         self._off = False
         self.outages += 1
         self.store.begin_stream(f"2025-02-{self.outages:02}T00:00:00.000", 10**20 * (1 + self._rng.randrange(8)))
-        self._begin_streams()
+        self.begin_streams()
 
     # The ledger
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -124,34 +124,30 @@ class _Budget(Budget):
         return self._chance() >= self._plan.defer
 
 
+@dataclass(eq=False)
 class Deployment:
     """The stream function and the worker, with the package that is deployed now, or was before."""
 
-    def __init__(
-        self,
-        version: RuleVersion,
-        plan: FaultPlan,
-        rng: Random,
-        database: Database,
-        scheduler: Scheduler,
-        quarantine: Callable[[Sequence[Rejected]], None],
-    ) -> None:
-        self._plan = plan
+    version: RuleVersion
+    plan: FaultPlan
+    rng: InitVar[Random]
+    database: InitVar[Database]
+    scheduler: Scheduler
+    quarantine: Callable[[Sequence[Rejected]], None]
+    _before: list[RuleVersion] = field(default_factory=list, init=False)
+    """The packages that were deployed before."""
+    _idle: list[_Process] = field(default_factory=list, init=False)
+    """Warm processes."""
+
+    def __post_init__(self, rng: Random, database: Database) -> None:
         self._random = rng.random
         self._of_copies = Random(rng.getstate()[1][2]).random  # a generator of its own, as for the plan
         self._mappings = database.mappings
-        self._scheduler = scheduler
-        self._quarantine = quarantine
-        self.store = SteppedStore(database.store, database.lagging, lambda: plan.page)
+        self.store = SteppedStore(database.store, database.lagging, lambda: self.plan.page)
         self.queue = TaskQueue(rng)
-        self.tasks = Tasks(lambda: self.queue) if plan.queue else None
-        self.version = version
-        self._before: list[RuleVersion] = []
-        """The packages that were deployed before."""
+        self.tasks = Tasks(lambda: self.queue) if self.plan.queue else None
         self._warm = 0
         """How many invocations may still have a package that was deployed before."""
-        self._idle: list[_Process] = []
-        """Warm processes."""
 
     def deploy(self, version: RuleVersion, warm: int) -> None:
         """Deploy another package. `warm` invocations may still have one before."""
@@ -160,7 +156,7 @@ class Deployment:
 
     def run(self) -> Run[Any]:
         """Return how an invocation runs independent pieces of work: at once or one after the other."""
-        return at_once if self._random() < self._plan.threads else one_by_one
+        return at_once if self._random() < self.plan.threads else one_by_one
 
     def deliver(self, batch: Batch, finish: Finish, *, shardless: bool) -> tuple[Invocation, Callable[[], Any]]:
         """Return an invocation of the stream function with a batch, and its work. `shardless`: without the shard's ID."""
@@ -177,20 +173,20 @@ class Deployment:
             invocation.version.program,
             self.store,
             send=Tasks(lambda: self.queue),
-            quarantine=self._quarantine,
+            quarantine=self.quarantine,
             pacer=Pacer(1e9, clock=lambda: 0.0),
             run=self.run(),
             sleep=invocation.sleep,
             chance=self._random,
-            filled=not self._plan.fill,
-            now=self._scheduler.now,
+            filled=not self.plan.fill,
+            now=self.scheduler.now,
         )
         worker.invocation = invocation
         return invocation, partial(worker.handle, event, invocation.remaining)
 
     def keep_process(self, invocation: Invocation) -> None:
         """Keep the process of an invocation for others."""
-        if self._plan.reuse and invocation.instance is not None:
+        if self.plan.reuse and invocation.instance is not None:
             self._idle.append(invocation.instance)
 
     def _invocation(self, finish: Finish) -> Invocation:
@@ -198,12 +194,12 @@ class Deployment:
         if self._warm and self._random() < 0.5:
             self._warm -= 1
             version = self._before[int(self._random() * len(self._before))]
-        return self._scheduler.invocation(version, finish)
+        return self.scheduler.invocation(version, finish)
 
     def _process(self, version: RuleVersion) -> _Process:
         """Return a warm process of the function, or a new one."""
-        idle = [process for process in self._idle if process.version is version] if self._plan.reuse else []
-        if idle and self._random() < self._plan.reuse:
+        idle = [process for process in self._idle if process.version is version] if self.plan.reuse else []
+        if idle and self._random() < self.plan.reuse:
             process = idle[int(self._random() * len(idle))]
             self._idle.remove(process)
             return process
@@ -212,14 +208,14 @@ class Deployment:
             version.program,
             self.store,
             tables={table: table for table in self._mappings},
-            quarantine=self._quarantine,
+            quarantine=self.quarantine,
             sleep=lambda seconds: process.invocation.sleep(seconds),
             chance=self._random,
-            clock=self._scheduler.time,
+            clock=self.scheduler.time,
             run=lambda pieces: process.run(pieces),
             tasks=self.tasks,
-            budget=_Budget(self._plan, self._random, self._of_copies),
-            filled=not self._plan.fill,
+            budget=_Budget(self.plan, self._random, self._of_copies),
+            filled=not self.plan.fill,
         )
-        process.handler = StreamHandler(processor, quarantine=self._quarantine)
+        process.handler = StreamHandler(processor, quarantine=self.quarantine)
         return process

@@ -197,16 +197,16 @@ class History:
     def _play(self) -> None:
         scheduler, checks = self._scheduler, self._checks
         try:
-            ended = self._run()
-            while ended and self._operators.resume():
-                ended = self._run()
+            ended = self._settle()
+            if ended and self._versions.lanes and self._random() < 0.5:
+                self._left, self._faults.left = 1 + int(10 * self._random()), self._plan.faults
+                self._operators.pass_days()
+                ended = self._settle()
             if ended and self._random() < 0.2:
                 # A second mapping, or a stream that is read again from its beginning: nothing may change.
                 self._database.rewind()
                 self._trace.note("all records are delivered again")
-                ended = self._run()
-                while ended and self._operators.resume():
-                    ended = self._run()
+                ended = self._settle()
         except FunctionRaised as raised:
             ended = False
             checks.problems = [str(raised)]
@@ -219,6 +219,13 @@ class History:
             checks.problems = ["the history does not end: writes of the engine cause each other"]
 
     # What happens next
+
+    def _settle(self) -> bool:
+        """Run until nothing is left to do, also for operators; return whether that point was reached."""
+        ended = self._run()
+        while ended and self._operators.resume():
+            ended = self._run()
+        return ended
 
     def _run(self) -> bool:
         """Run until nothing is left to do; return whether that point was reached."""

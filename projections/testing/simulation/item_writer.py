@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -22,6 +23,7 @@ _KEYS = 5
 """The most items of one entity in a history: few enough that they are written again and again."""
 
 
+@dataclass(eq=False)
 class ItemWriter:
     """Random items and values for the tables of a program, decided by `rng` alone.
 
@@ -29,54 +31,46 @@ class ItemWriter:
     rules ever created items, by entity; the caller keeps both up to date.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        rules: Sequence[Rule],
-        pools: Pools,
-        store: MemoryStore,
-        rng: Random,
-        items: Mapping[ItemKey, Image],
-        made: Mapping[str, Mapping[ItemKey, None]],
-    ) -> None:
-        self.program = program
-        self._rules = rules
-        self.store = store
-        self._bad = rng.random() < 0.4
-        self._width = rng.choice((1, 1, 2, 3))
-        self._nulls = Random(f"nulls {rng.getstate()[1][:9]}")  # so that the other draws are as without them
+    program: Program
+    rules: Sequence[Rule]
+    pools: Pools
+    store: MemoryStore
+    rng: Random
+    items: Mapping[ItemKey, Image]
+    made: Mapping[str, Mapping[ItemKey, None]]
+    clones: list[tuple[ItemKey, Image]] = field(default_factory=list, init=False)
+    """Clones that will be put again."""
+    held: list[tuple[ItemKey, Image]] = field(default_factory=list, init=False)
+    """Items that were read and may be put back."""
+    forging: bool = field(default=False, init=False)
+    """Whether there may be guards that the engine did not write."""
+    touched: dict[ItemKey, None] = field(default_factory=dict, init=False)
+    """Items on which the application wrote to attributes that rules own."""
+    own: dict[ItemKey, None] = field(default_factory=dict, init=False)
+    """Items of the application that it wrote with attributes that rules own."""
+    tampering: bool = field(default=False, init=False)
+    """Whether it has written any guard, even one that it had read."""
+
+    def __post_init__(self) -> None:
+        self._bad = self.rng.random() < 0.4
+        self._width = self.rng.choice((1, 1, 2, 3))
+        self._nulls = Random(f"nulls {self.rng.getstate()[1][:9]}")  # so that the other draws are as without them
         self._null_rate = self._nulls.choice((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.2))
-        self.rng = rng
-        self.items = items
-        self.made = made
-        self.pools = pools
-        self.kinds = {name: self._narrow(kind, pools, rng) for name, kind in pools.kinds.items()}
+        self.kinds = {name: self._narrow(kind, self.pools, self.rng) for name, kind in self.pools.kinds.items()}
         """What the application writes, by entity."""
         self.kind_list = list(self.kinds.values())
         self.created_keys = [
             (kind.entity, key)
-            for kind in (self._narrow(kind, pools, rng) for kind in pools.created.values())
+            for kind in (self._narrow(kind, self.pools, self.rng) for kind in self.pools.created.values())
             for key, _ in kind.keys
         ]
-        """Keys of items that rules create, or may create."""
+        """Keys of self.items that self.rules create, or may create."""
         self.target_keys = [
             *self.created_keys,
-            *((self.kinds[name].entity, key) for name in pools.targets for key, _ in self.kinds[name].keys),
+            *((self.kinds[name].entity, key) for name in self.pools.targets for key, _ in self.kinds[name].keys),
         ]
-        """Keys that rules write to."""
-        self.clones: list[tuple[ItemKey, Image]] = []
-        """Clones that will be put again."""
-        self.held: list[tuple[ItemKey, Image]] = []
-        """Items that were read and may be put back."""
+        """Keys that self.rules write to."""
         self._remarks = 0
-        self.forging = False
-        """Whether there may be guards that the engine did not write."""
-        self.touched: dict[ItemKey, None] = {}
-        """Items on which the application wrote to attributes that rules own."""
-        self.own: dict[ItemKey, None] = {}
-        """Items of the application that it wrote with attributes that rules own."""
-        self.tampering = False
-        """Whether it has written any guard, even one that it had read."""
 
     def targets(self) -> list[tuple[Kind, ItemKey, Mapping[str, str]]]:
         """Return items of the application that rules write to."""
@@ -124,7 +118,7 @@ class ItemWriter:
 
     def rules_into(self, entity: Entity) -> list[Rule]:
         """Return the rules that write on items of an entity."""
-        return [rule for rule in self._rules if rule.into.name == entity.name]
+        return [rule for rule in self.rules if rule.into.name == entity.name]
 
     def new(self, kind: Kind, key: ItemKey, variables: Mapping[str, str]) -> dict[str, Any]:
         """Return a new item, with key variables as in its key."""

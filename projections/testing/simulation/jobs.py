@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,44 +43,37 @@ def run_name(chance: Callable[[], float]) -> str:
     return f"{int(chance() * 10**15):015d}"
 
 
+@dataclass(eq=False)
 class OperatorProcess:
     """A process of operators with the registry as it was when it started. It does pieces of one job."""
 
-    def __init__(
-        self,
-        version: RuleVersion,
-        store: Store,
-        invocation: Invocation,
-        *,
-        run: Run[Any],
-        chance: Callable[[], float],
-        now: Callable[[], datetime],
-        filled: bool,
-        values: ValueCounters,
-        tasks: Tasks | None,
-        quarantine: Callable[[Sequence[Rejected]], None],
-        page: int,
-    ) -> None:
+    version: InitVar[RuleVersion]
+    store: Store
+    invocation: InitVar[Invocation]
+    _: KW_ONLY
+    run: Run[Any]
+    chance: Callable[[], float]
+    now: Callable[[], datetime]
+    filled: InitVar[bool]
+    values: InitVar[ValueCounters]
+    tasks: Tasks | None
+    quarantine: Callable[[Sequence[Rejected]], None]
+    page: int
+
+    def __post_init__(self, version: RuleVersion, invocation: Invocation, filled: bool, values: ValueCounters) -> None:
         self.packaged = version.program
-        self.store = store
-        self.deadline = Deadline(invocation.remaining, sleep=invocation.sleep, chance=chance)
-        self.chance = chance
-        self.now = now
-        self.tasks = tasks
-        self.run = run
+        self.deadline = Deadline(invocation.remaining, sleep=invocation.sleep, chance=self.chance)
         self.sleep = invocation.sleep
-        self._quarantine = quarantine
-        self.page = page
-        self.registry = Registry(version.program, store, filled=filled, now=self.clock)
+        self.registry = Registry(version.program, self.store, filled=filled, now=self.clock)
         self.snapshot, self.program = self.registry.current()
         self.refresher = Refresher(
             self.program,
-            store,
+            self.store,
             self.snapshot,
             values=values,
-            run=run,
+            run=self.run,
             clock=self.clock,
-            chance=chance,
+            chance=self.chance,
         )
 
     def clock(self) -> float:
@@ -97,7 +91,7 @@ class OperatorProcess:
             now=self.now,
             run=self.run,
             page=self.page,
-            quarantine=self._quarantine,
+            quarantine=self.quarantine,
             named=partial(run_name, self.chance),
             chance=self.chance,
         )
@@ -121,7 +115,7 @@ class OperatorProcess:
 
     def require_refreshed(self) -> None:
         """Quarantine rejected items. Raises Transient if any item has to be refreshed again."""
-        self._quarantine(list(self.refresher.rejected))
+        self.quarantine(list(self.refresher.rejected))
         if self.refresher.failed:
             raise Transient(f"not refreshed: {self.refresher.failed}")
 
@@ -267,6 +261,15 @@ class RollBack(Backfill):
         if checkpoint == BEGIN and not self.versions(process):
             return DONE
         return super().work(checkpoint, process)
+
+
+class CleanUp(Backfill):
+    """A backfill that counts nothing again: it removes what entries need no more."""
+
+    name = "clean-up"
+
+    def versions(self, process: OperatorProcess) -> Collection[str] | None:
+        return ()
 
 
 class Recount(Backfill):

@@ -48,7 +48,7 @@ def problems(
         if item["pk"]["S"].startswith("E|")
     }
     groups = _read(ledger, program)
-    yield from _entries(program, items, entries)
+    yield from _entries(program, snapshot, items, entries)
     yield from _groups(groups, entries, program)
     yield from _groups_of_lanes(groups, items, program, snapshot)
     yield from _guards(program, snapshot, items, groups, genuine)
@@ -77,12 +77,17 @@ def _read(ledger: Sequence[Image], program: Program) -> dict[Target, _Group]:
     return groups
 
 
-def _entries(program: Program, items: Mapping[ItemKey, Image], entries: Mapping[str, Image]) -> Iterator[str]:
+def _entries(
+    program: Program, snapshot: RegistrySnapshot, items: Mapping[ItemKey, Image], entries: Mapping[str, Image]
+) -> Iterator[str]:
     """Compare each entry with its item."""
     evaluate = _evaluation(program)
+    alone = {version.name for version in snapshot.versions.values() if version.lanes == 1}
     remaining = dict(entries)
     for source, item in entries.items():
         entry = Entry.read(item)
+        if left := alone & (entry.contributions.keys() | entry.kept.keys()):
+            yield f"ledger: the entry of {source} has a part of {', '.join(sorted(left))}, which lanes count alone"
         if entry.recent:
             yield f"ledger: the entry of {source} has a pending publish of {', '.join(sorted(entry.recent))}"
         if not (entry.contributions or entry.kept) and not entry.expires and decode_key(source) not in items:

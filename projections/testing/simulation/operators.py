@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
@@ -31,6 +32,7 @@ from projections.testing.simulation.jobs import (
     Apply,
     Backfill,
     Checkpoint,
+    CleanUp,
     Job,
     OperatorProcess,
     Recount,
@@ -45,32 +47,28 @@ from projections.testing.simulation.trace import Trace
 from projections.testing.simulation.workers import Invocation
 
 
+@dataclass(eq=False)
 class JobRunner:
     """Runs the pieces of jobs as invocations, in any order."""
 
-    def __init__(
-        self,
-        plan: FaultPlan,
-        rng: Random,
-        deployment: Deployment,
-        scheduler: Scheduler,
-        quarantine: Callable[[Sequence[Rejected]], None],
-    ) -> None:
-        self._plan = plan
+    plan: FaultPlan
+    rng: InitVar[Random]
+    deployment: Deployment
+    scheduler: Scheduler
+    quarantine: Callable[[Sequence[Rejected]], None]
+    jobs: list[Job] = field(default_factory=list, init=False)
+
+    def __post_init__(self, rng: Random) -> None:
         self._random = rng.random
-        self._deployment = deployment
-        self._scheduler = scheduler
-        self._quarantine = quarantine
-        self.jobs: list[Job] = []
 
     def later(self, job: Job) -> Job:
         """Let a job wait until no invocation is under way that began before."""
-        job.ready = self._scheduler.time() + self._scheduler.time_out
+        job.ready = self.scheduler.time() + self.scheduler.time_out
         return job
 
     def run_piece(self) -> bool:
         """Begin a piece of a job, if one can continue."""
-        time = self._scheduler.time()
+        time = self.scheduler.time()
         jobs = [job for job in self.jobs if not job.busy and job.ready <= time]
         if not jobs:
             return False
@@ -78,30 +76,30 @@ class JobRunner:
         if self._random() < 0.3:
             job.values = ValueCounters()  # by another process
         job.busy = True
-        invocation = self._scheduler.invocation(job.version, partial(self._finish, job), job.name)
-        self._scheduler.begin(invocation, partial(self._work, job, job.checkpoint, invocation), f"{job.checkpoint}")
+        invocation = self.scheduler.invocation(job.version, partial(self._finish, job), job.name)
+        self.scheduler.begin(invocation, partial(self._work, job, job.checkpoint, invocation), f"{job.checkpoint}")
         return True
 
     def _work(self, job: Job, checkpoint: Checkpoint, invocation: Invocation) -> Checkpoint | None:
         """Return the checkpoint after a piece of a job; None if it has to be repeated."""
         process = job.process
         try:
-            if process is not None and (job.detached or self._random() < self._plan.outlive):
+            if process is not None and (job.detached or self._random() < self.plan.outlive):
                 process.resume(invocation)
                 invocation.registry = job.registry
                 return job.work(checkpoint, process)
             process = OperatorProcess(
                 invocation.version,
-                self._deployment.store,
+                self.deployment.store,
                 invocation,
-                run=self._deployment.run(),
+                run=self.deployment.run(),
                 chance=self._random,
-                now=self._scheduler.now,
-                filled=not self._plan.fill,
+                now=self.scheduler.now,
+                filled=not self.plan.fill,
                 values=job.values,
-                tasks=self._deployment.tasks,
-                quarantine=self._quarantine,
-                page=self._plan.scan_page,
+                tasks=self.deployment.tasks,
+                quarantine=self.quarantine,
+                page=self.plan.scan_page,
             )
             job.process, job.registry = process, invocation.registry
             return job.work(checkpoint, process)
@@ -136,46 +134,37 @@ class JobRunner:
     def detach(self) -> None:
         """Let some processes continue with what they know, whatever is deployed next. None begins a backfill then."""
         for job in [job for job in self.jobs if not job.detached and job.process is not None]:
-            if self._random() < self._plan.outlive and job.checkpoint != BEGIN:
+            if self._random() < self.plan.outlive and job.checkpoint != BEGIN:
                 self.jobs.append(job.detach())
 
 
 _Action = Callable[[], Job | None]
 
 
+@dataclass(eq=False)
 class Operators:
     """Begins the actions of operators when they are due, and their jobs."""
 
-    def __init__(
-        self,
-        plan: FaultPlan,
-        versions: RuleVersions,
-        rng: Random,
-        database: Database,
-        deployment: Deployment,
-        scheduler: Scheduler,
-        runner: JobRunner,
-        checks: HistoryChecks,
-        trace: Trace,
-    ) -> None:
-        self._plan = plan
-        self._versions = versions
-        self._rng = rng
-        self._random = rng.random
-        self._database = database
-        self._deployment = deployment
-        self._scheduler = scheduler
-        self._runner = runner
-        self._checks = checks
-        self._trace = trace
-        self._backup: list[Image] = []
-        """The ledger, as it was backed up."""
+    plan: FaultPlan
+    versions: RuleVersions
+    rng: Random
+    database: Database
+    deployment: Deployment
+    scheduler: Scheduler
+    runner: JobRunner
+    checks: HistoryChecks
+    trace: Trace
+    _backup: list[Image] = field(default_factory=list, init=False)
+    """The ledger, as it was backed up."""
+
+    def __post_init__(self) -> None:
+        self._random = self.rng.random
         self._actions = self._schedule()
         """Each action with the number of writes of the application that are left then. The last one comes first."""
         self._swept = False
 
     def _schedule(self) -> list[tuple[int, _Action]]:
-        plan, versions, random = self._plan, self._versions, self._random
+        plan, versions, random = self.plan, self.versions, self._random
         actions: list[_Action] = [self._refresh] * plan.refreshes
         actions += [self._recount] * plan.recounts
         actions += [self._roll_back] * plan.swaps
@@ -204,63 +193,63 @@ class Operators:
             _, action = self._actions.pop()
             job = action()
             if job is not None:
-                self._runner.jobs.append(job)
+                self.runner.jobs.append(job)
 
     # Operations
 
     def _refresh(self) -> Job:
         """Refresh some items: those that exist, that were removed, or that never existed."""
-        database, rng = self._database, self._rng
-        possible = [key for kind in self._versions.pools.kinds.values() for key, _ in kind.keys[:3]]
+        database, rng = self.database, self.rng
+        possible = [key for kind in self.versions.pools.kinds.values() for key, _ in kind.keys[:3]]
         keys = [*database.items, *database.items, *database.gone, *possible]
         chosen = [keys[int(rng.random() * len(keys))] for _ in range(rng.choice((1, 1, 2, 4)))]
         known = {key: [database.gone[key]] for key in chosen if key in database.gone}
-        return Refresh(self._deployment.version, chosen, known)
+        return Refresh(self.deployment.version, chosen, known)
 
     def _recount(self) -> Job | None:
         """Count a rule again, perhaps after one of its groups was damaged."""
-        database, rng = self._database, self._rng
-        snapshot = Registry(self._deployment.version.program, database.store).read()
+        database, rng = self.database, self.rng
+        snapshot = Registry(self.deployment.version.program, database.store).read()
         active = {version.name: rule for rule, version in snapshot.active.items()} if snapshot is not None else {}
         targets = [target for target in groups_of(database.ledger()) if target[0] in active]
         if not targets:
             return None
         target = rng.choice(targets)
-        if rng.random() < self._plan.damage and (words := damage(database.store, target, rng)) is not None:
-            self._trace.note(f"damage: {words}")
-            self._checks.damaged = True
-        return Recount(self._deployment.version, active[target[0]], **self._options())
+        if rng.random() < self.plan.damage and (words := damage(database.store, target, rng)) is not None:
+            self.trace.note(f"damage: {words}")
+            self.checks.damaged = True
+        return Recount(self.deployment.version, active[target[0]], **self._options())
 
     def _roll_back(self) -> Job:
-        return RollBack(self._deployment.version, **self._options(), fills=False)
+        return RollBack(self.deployment.version, **self._options(), fills=False)
 
     def _options(self) -> dict[str, Any]:
         """The options of a backfill."""
         return {
-            "queued": self._plan.queue and self._random() < 0.5,
+            "queued": self.plan.queue and self._random() < 0.5,
             "restart": self._random() < 0.2,
             "segments": 1 + int(3 * self._random()),
         }
 
     def _backfill(self) -> Job:
-        return Backfill(self._deployment.version, **self._options())
+        return Backfill(self.deployment.version, **self._options())
 
     def _verify(self) -> Job:
-        return Verify(self._deployment.version)
+        return Verify(self.deployment.version)
 
     def discard(self, batch: Batch) -> None:
         """Redrive a batch that its mapping has discarded, from the bucket."""
-        tables = self._versions.application.tables
+        tables = self.versions.application.tables
         discarded = {"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": batch.records})}
         message = Reader(tables, {name: name for name in tables}).value(discarded, "the bucket")
         assert message.unusable is None, message.unusable
-        job = Refresh(self._deployment.version, list(message.items), message.items, message)
+        job = Refresh(self.deployment.version, list(message.items), message.items, message)
         # a redrive begins after the function's timeout: an abandoned invocation may work until then
-        self._runner.jobs.append(self._runner.later(job))
+        self.runner.jobs.append(self.runner.later(job))
 
     def resume(self) -> bool:
         """Begin jobs that complete what crashed or abandoned processes left; return whether there are jobs."""
-        runner, last, store = self._runner, self._versions.last, self._database.store
+        runner, last, store = self.runner, self.versions.last, self.database.store
         snapshot = Registry(last.program, store).read()
         options = {**self._options(), "queued": False}
         if snapshot is None:
@@ -268,10 +257,10 @@ class Operators:
         gaps = [version.rule for version in snapshot.active.values() if version.gap]
         versions, run = snapshot.versions.values(), Progress(store).run()
         begun = any(v.unfinished or v.state in ("filling", "leaving") for v in versions)
-        begun = begun or (not run.done if run else bool(self._versions.change))  # a lost ledger has no run
+        begun = begun or (not run.done if run else bool(self.versions.change))  # a lost ledger has no run
         # a run that had read the ledger when their rule left has gone on: the next one deletes them
-        links = {*map(rule_of_link, self._database.ledger())} - {None, *snapshot.active}
-        if not self._checks.is_applied(snapshot):
+        links = {*map(rule_of_link, self.database.ledger())} - {None, *snapshot.active}
+        if not self.checks.is_applied(snapshot):
             runner.jobs.append(Apply(last, **options))
         elif gaps:
             runner.jobs.append(Recount(last, gaps[0], **options))
@@ -280,47 +269,57 @@ class Operators:
             runner.jobs.append(Backfill(last, **options))
         return bool(runner.jobs)
 
+    def pass_days(self) -> None:
+        """Let so much time pass that the streams have no record left, and begin a clean-up of entries."""
+        hours = 26 if self._random() < 0.3 else 8 * 24
+        self.scheduler.steps = self.scheduler.step_at(self.scheduler.time() + hours * 3600)
+        self.database.begin_streams(f" {self.scheduler.steps}")
+        self.trace.note("days pass")
+        self.runner.jobs += [CleanUp(self.deployment.version, **self._options()), self._refresh()]
+        if self.plan.recounts and (recount := self._recount()) is not None:
+            self.runner.jobs.append(recount)
+
     # The stream and the ledger
 
     def _switch_off(self) -> None:
-        self._database.switch_off()
-        self._trace.note("the stream is switched off")
+        self.database.switch_off()
+        self.trace.note("the stream is switched off")
 
     def _switch_on(self) -> Job:
-        self._database.switch_on()
-        self._trace.note("the stream is switched on again")
-        return self._runner.later(Backfill(self._deployment.version, **{**self._options(), "restart": True}))
+        self.database.switch_on()
+        self.trace.note("the stream is switched on again")
+        return self.runner.later(Backfill(self.deployment.version, **{**self._options(), "restart": True}))
 
     def _back_up(self) -> None:
-        self._backup = self._database.ledger()
-        self._trace.note("the ledger is backed up")
+        self._backup = self.database.ledger()
+        self.trace.note("the ledger is backed up")
 
     def _restore(self) -> Job:
         """Restore the ledger under its name. It does not exist meanwhile, so all invocations fail."""
-        self._scheduler.kill_all("the ledger does not exist")
-        runner = self._runner
+        self.scheduler.kill_all("the ledger does not exist")
+        runner = self.runner
         runner.jobs = [job for job in runner.jobs if not job.detached]
         for job in runner.jobs:
             job.restart()
-        self._database.restore(self._backup)
-        self._checks.damaged = True  # guards are ahead of their groups
-        self._trace.note("the ledger is restored")
+        self.database.restore(self._backup)
+        self.checks.damaged = True  # guards are ahead of their groups
+        self.trace.note("the ledger is restored")
         return self._verify() if self._random() < 0.7 else self._backfill()
 
     # Other rules
 
     def _apply(self, version: RuleVersion, words: str) -> Job:
-        self._runner.detach()
-        self._deployment.deploy(version, self._plan.warm)
-        self._trace.note(words)
+        self.runner.detach()
+        self.deployment.deploy(version, self.plan.warm)
+        self.trace.note(words)
         return Apply(version, **self._options())
 
     def _apply_between(self) -> Job:
         """Apply rules that will be replaced, before they are active or after."""
-        assert self._versions.between is not None
-        return self._apply(self._versions.between, f"the rules change: {self._versions.change}")
+        assert self.versions.between is not None
+        return self._apply(self.versions.between, f"the rules change: {self.versions.change}")
 
     def _apply_last(self) -> Job:
         """Apply other rules, or the first ones again, or fill the rules of an empty registry."""
-        words = "the rules change again" if self._versions.between is not None else "the rules change"
-        return self._apply(self._versions.last, f"{words}: {self._versions.change}")
+        words = "the rules change again" if self.versions.between is not None else "the rules change"
+        return self._apply(self.versions.last, f"{words}: {self.versions.change}")

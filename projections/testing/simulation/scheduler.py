@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 from random import Random
@@ -145,41 +146,35 @@ class FunctionRaised(Exception):
     """A function raised an exception, which ends its history."""
 
 
+@dataclass(eq=False)
 class Scheduler:
     """Runs threads one at a time, each up to its next stop, and applies faults to them.
 
     `race` is called for a write of the engine right before it is carried out, `ended` and `died` after an invocation.
     """
 
-    def __init__(
-        self,
-        plan: FaultPlan,
-        rng: Random,
-        faults: Faults,
-        trace: Trace,
-        *,
-        race: Callable[[Write], None],
-        ended: Callable[[Invocation], None],
-        died: Callable[[Invocation], None],
-    ) -> None:
-        self._plan = plan
+    plan: FaultPlan
+    rng: InitVar[Random]
+    faults: Faults
+    trace: Trace
+    _: KW_ONLY
+    race: Callable[[Write], None]
+    ended: Callable[[Invocation], None]
+    died: Callable[[Invocation], None]
+    _last: Thread | None = field(default=None, init=False)
+    invocations: list[Invocation] = field(default_factory=list, init=False)
+    calling: Invocation | None = field(default=None, init=False)
+    """The invocation whose call of the store is carried out; None while the application writes."""
+    answer_lost: bool = field(default=False, init=False)
+    """Whether the answer of that call is lost."""
+
+    def __post_init__(self, rng: Random) -> None:
         self._random = rng.random
-        self._faults = faults
-        self._trace = trace
-        self._race = race
-        self._on_end = ended
-        self._on_death = died
         self._hub = getcurrent()
-        self._last: Thread | None = None
-        self._races = MOST_RACES if plan.race else 0
+        self._races = MOST_RACES if self.plan.race else 0
         self.steps = 0
         self.time_out = 0.0
         """Seconds after which an invocation has certainly ended."""
-        self.invocations: list[Invocation] = []
-        self.calling: Invocation | None = None
-        """The invocation whose call of the store is carried out; None while the application writes."""
-        self.answer_lost = False
-        """Whether the answer of that call is lost."""
         self.started = 0
         """Invocations so far."""
         self.calls = 0
@@ -220,11 +215,11 @@ class Scheduler:
         thread = Thread(self._hub, invocation, work)
         invocation.threads.append(thread)
         self.invocations.append(invocation)
-        self._trace.note(what, invocation.name)
+        self.trace.note(what, invocation.name)
         self.step(thread)
 
     def kill(self, invocation: Invocation) -> None:
-        self._on_death(invocation)
+        self.died(invocation)
         if invocation in self.invocations:
             self.invocations.remove(invocation)
         for thread in list(invocation.threads):
@@ -243,7 +238,7 @@ class Scheduler:
 
     def next_thread(self) -> Thread | None:
         """Return the thread that continues now; None where something else may happen before."""
-        random, plan, last = self._random, self._plan, self._last
+        random, plan, last = self._random, self.plan, self._last
         if last is not None and random() < plan.same_thread and not last.dead and not last.awaits:
             return last
         return self.runnable() if self.invocations and random() < plan.any_thread else None
@@ -269,10 +264,10 @@ class Scheduler:
         invocation = thread.invocation
         fault: str | None = None
         what = thread.at[0]
-        if self._faults.left and what != "starts":
-            fault = self._faults.of_thread(thread, self.steps)
+        if self.faults.left and what != "starts":
+            fault = self.faults.of_thread(thread, self.steps)
             if fault == DIES:
-                self._trace.note("crashes", invocation.name)
+                self.trace.note("crashes", invocation.name)
                 self.kill(invocation)
                 if not invocation.abandoned:
                     invocation.finish(None, ProcessDied("the process died"))
@@ -283,7 +278,7 @@ class Scheduler:
             self.calls += 1
             self.calling = invocation
             self.answer_lost = fault == LOST
-        self._trace.call(invocation.name, thread.at, fault)
+        self.trace.call(invocation.name, thread.at, fault)
         if invocation.frozen > self.steps:
             self._last = None
             return
@@ -296,14 +291,14 @@ class Scheduler:
 
     def _races_with(self, write: Write) -> None:
         """Sometimes let the application write first, after the engine has decided what to write."""
-        if self._random() < self._plan.race * (2 if isinstance(write, Delete) else 1):
+        if self._random() < self.plan.race * (2 if isinstance(write, Delete) else 1):
             self._races -= 1
             self.calling = None
-            self._race(write)
+            self.race(write)
 
     def _end(self, invocation: Invocation, thread: Thread) -> None:
         self.invocations.remove(invocation)
-        self._on_end(invocation)
+        self.ended(invocation)
         if thread.failure is not None:
             # Handlers raise for no record, and nothing is misconfigured here.
             error = thread.failure
@@ -311,6 +306,6 @@ class Scheduler:
         if invocation.of_function:
             failures = thread.result["batchItemFailures"]
             text = f"returns failures {failures}" if failures else "returns without failures"
-            self._trace.note(text, invocation.name)
+            self.trace.note(text, invocation.name)
         if not invocation.abandoned:
             invocation.finish(thread.result, None)
