@@ -11,6 +11,7 @@ DOCS_READY := .venv-docs/.ready
 CDK_READY := .venv-cdk/.ready
 HISTORIES ?= 6000# for each of 33 rule files, and a tenth for each of 20 patterns: 210,000 in all
 READ_HISTORIES ?= 6000# for each of five kinds
+MODEL_HISTORIES ?= 20000# of each of two models
 JOBS ?= 2
 SEED ?= 1000000
 SOURCES ?= 100000
@@ -20,7 +21,7 @@ DOCS_VERSION := mkdocs-material>=9.6,<10
 SBOM_VERSION := cyclonedx-bom>=7.5,<8
 
 .DEFAULT_GOAL := help
-.PHONY: help test deep docs lint format types demo simulate reads mutants bench lock sbom dist template sam checkov clean
+.PHONY: help test deep docs lint format types demo simulate models reads mutants bench lock sbom dist template sam checkov clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,6 +65,9 @@ simulate: $(READY) ## Run 210,000 histories of the engine with all rule files of
 	  / with wrong values, / { gsub(",", ""); all += $$1; wrong += $$3; harm += $$7 } \
 	  END { printf "In all: %d histories, wrong %d, harm %d, %d s\n", all, wrong, harm, seconds }' $$told; \
 	rm -rf $$told $$told.one $$by_lanes; exit $$code
+
+models: $(READY) ## Run 40,000 histories of the models of the protocols (MODEL_HISTORIES of each, in 2 processes)
+	MODEL_HISTORIES=$(MODEL_HISTORIES) $(BIN)/python -m pytest tests/models -k histories_end -n 2
 
 reads: $(READY) ## Run 30,000 histories of reads of own writes and of waits (READ_HISTORIES of each kind, in JOBS processes)
 	READ_HISTORIES=$(READ_HISTORIES) $(BIN)/python -m pytest tests/access -k many_histories -n $(JOBS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -59,7 +60,10 @@ MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
 """Rules that are left out, with the history that shows it."""
 
 
-@pytest.mark.parametrize(("first", "histories"), [(0, 600), pytest.param(600, 20_000, marks=pytest.mark.deep)])
+HISTORIES = int(os.environ.get("MODEL_HISTORIES", "5000"))
+
+
+@pytest.mark.parametrize(("first", "histories"), [(0, 600), pytest.param(600, HISTORIES, marks=pytest.mark.deep)])
 def test_histories_end_as_the_source_items_say(first: int, histories: int) -> None:
     assert {seed: wrong for seed in range(first, first + histories) if (wrong := lanes.play(seed))} == {}
 
