@@ -441,7 +441,8 @@ class Registry:
                 raise
             stale = (snapshot.versions[name]._replace(state="stale") for name in unreadable)
             readable = snapshot.with_versions(snapshot.epoch, *stale)
-            return readable, self.program(readable)
+            program, self._program = self.program(readable), None  # that is not this epoch's until they are marked
+            return readable, program
 
     def _unreadable(self, snapshot: RegistrySnapshot) -> list[str]:
         """Return the versions that this code cannot compile, neither alone nor with those that it can: an `embed` may need
