@@ -1,7 +1,7 @@
 """Model of counting by lanes: every process may sleep at any call, die, or run on beside its successors, and time passes.
 
 `play(seed)` plays one history and returns what is wrong with it: at its end, or what must never happen on the way. With the
-name of a mutant, one rule of the protocol is left out; `test_lane_model.py` shows that each of them is needed. Nothing here
+name of a mutant, one rule of the protocol is left out; `test_protocols.py` shows that each of them is needed. Nothing here
 imports the engine: it is the protocol alone. What holds for rules in general is in `versions.py`: here it is only as far as
 lanes need it.
 

@@ -1,15 +1,87 @@
-"""The protocol of lanes holds in random histories. Each of its rules is needed: without it, a history goes wrong."""
+"""The protocols of rule versions and of lanes hold in random histories. Each of their rules is needed: without it, one goes
+wrong.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import lanes
 import pytest
+import versions
 from lanes import Document, Item, Process, World, drain
+
+Mutants: TypeAlias = Mapping[str, tuple[int, Mapping[str, Any]]]
+"""Rules that are left out, with the history that shows it."""
+
+GROUPS: dict[str, Any] = {"keeps": False, "other": "", "old": False, "restores": False}
+KEEPS: dict[str, Any] = {"keeps": True, "other": ""}
+LONE = {**GROUPS, "posts": "p", "matches": ["all"], "spaces": "a", "writes": 6, "ahead": True}
+
+OF_VERSIONS: Mutants = {
+    "change the registry as read": (80, {}),
+    "clear what the old version has set": (6, {}),
+    "collect nothing of the future": (
+        45,
+        {
+            "operators": ["apply", "apply", "collect", "collect", "remove", "promote"],
+            "sleepy": 0.12,
+            "other": "",
+            "keeps": False,
+        },
+    ),
+    "counters as assumed": (0, {}),
+    "defer nothing that is kept": (39, {"keeps": True}),
+    "epochs by the clock": (870, {**GROUPS, "restores": True, "operators": ["apply"], "changes": 12, "sleepy": 0.12}),
+    "fence of copies": (8, {"other": "copy", "operators": ["apply"]}),
+    "fence of entries": (1, {}),
+    "fence of guards": (1, {}),
+    "fill before the version is ready": (3, {}),
+    "finish the promotion that was begun": (201, {"operators": ["apply", "promote", "promote"], "sleepy": 0.12}),
+    "finish when all pages are done": (100, {}),
+    "heal older promotions": (16, {}),
+    "groups as read": (879, LONE),
+    "keep what expired": (1, {}),
+    "leave pages undone": (289, {"old": True, "keeps": False, "other": "", "operators": ["apply"]}),
+    "leave what is gone": (
+        392,
+        {**KEEPS, "operators": ["apply", "repair"], "old": False, "sleepy": 0.12, "keys": [0, 1]},
+    ),
+    "mark stale versions": (0, {"old": True, "keeps": False, "other": ""}),
+    "members after the group": (
+        195,
+        {"keeps": False, "other": "", "posts": "p", "operators": ["repair"], "writes": 12},
+    ),
+    "no registry when the time is over": (
+        343,
+        {
+            "keeps": False,
+            "other": "",
+            "operators": ["apply"],
+            "sleepy": 0.25,
+            "matches": ["none", "all"],
+            "changes": 3,
+            "writes": 25,
+            "old": False,
+        },
+    ),
+    "note expiries": (13, {}),
+    "promote restored versions anew": (129, {**GROUPS, "restores": True, "operators": ["apply", "promote"]}),
+    "publish groups as commits left them": (579, LONE),
+    "publish the active version": (0, {}),
+    "remove attributes of former versions": (7, {"other": "index"}),
+    "scan the copies": (9, {"other": "copy", "operators": ["apply"]}),
+    "scan the targets": (34, {}),
+    "take nothing over from stale versions": (
+        129,
+        {**KEEPS, "old": True, "matches": ["all"], "operators": ["apply"], "keys": [0, 1]},
+    ),
+    "take over before an expiry is added": (17, {"keeps": True, "matches": ["all"]}),
+    "take over what is kept": (3, {}),
+}
 
 PLAIN: dict[str, Any] = {"keeps": False, "faults": 0.0, "parts": 1}
 
@@ -18,7 +90,7 @@ SLEEPY: dict[str, Any] = {
     "writes": 40, "operators": ["refresh"],
 }  # fmt: skip
 
-MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+OF_LANES: Mutants = {
     "a batch without a shard is a gap": (123, {}),
     "an ended part leaves without its group": (3, {}),
     "an expiry changes nothing": (3, {}),
@@ -57,25 +129,46 @@ MUTANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "wait for the handover": (10, {}),
     "write what cancels out": (11, {}),
 }
-"""Rules that are left out, with the history that shows it."""
+
+MODELS: Any = pytest.mark.parametrize("model", [versions, lanes], ids=["versions", "lanes"])
+FIRST, HISTORIES = 500, int(os.environ.get("MODEL_HISTORIES", "5000"))
 
 
-HISTORIES = int(os.environ.get("MODEL_HISTORIES", "5000"))
+@pytest.mark.parametrize(("first", "histories"), [(0, FIRST), pytest.param(FIRST, HISTORIES, marks=pytest.mark.deep)])
+@MODELS
+def test_histories_end_as_the_source_items_say(model: Any, first: int, histories: int) -> None:
+    assert {seed: wrong for seed in range(first, first + histories) if (wrong := model.play(seed))} == {}
 
 
-@pytest.mark.parametrize(("first", "histories"), [(0, 600), pytest.param(600, HISTORIES, marks=pytest.mark.deep)])
-def test_histories_end_as_the_source_items_say(first: int, histories: int) -> None:
-    assert {seed: wrong for seed in range(first, first + histories) if (wrong := lanes.play(seed))} == {}
-
-
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_each_rule_is_needed(mutant: str) -> None:
-    seed, aim = MUTANTS[mutant]
-    assert lanes.play(seed, mutant, aim=aim)
-    assert not lanes.play(seed, aim=aim)
+@pytest.mark.parametrize(
+    ("model", "mutant"), [*((versions, each) for each in OF_VERSIONS), *((lanes, each) for each in OF_LANES)]
+)
+def test_each_rule_is_needed(model: Any, mutant: str) -> None:
+    seed, aim = (OF_VERSIONS if model is versions else OF_LANES)[mutant]
+    assert model.play(seed, mutant, aim=aim)
+    assert not model.play(seed, aim=aim)
 
 
 # Too rare for chance
+
+
+@pytest.mark.parametrize("mutant", ["", "read the registry after the commit", "scan after the switch"])
+def test_first_commit_of_a_group_during_a_switch_is_published(mutant: str) -> None:
+    """The writer has read the registry before the switch, and commits a group that no scan has seen."""
+    world = versions.World(1, mutant, GROUPS)
+    document = versions.Document("group", "none", "A", ("count",))
+    versions.drain(versions.register(versions.Process(world), document))
+    versions.drain(versions.apply(versions.Process(world), document._replace(match="all"), hold=True))
+    world.write(0, versions.Item("p", True, 1))
+    late = versions.function(versions.Process(world), world.shards[0])
+    promotion = versions.promote(versions.Process(world), 2)
+    assert [next(late), next(late)][0] == "read the registry"
+    if mutant == "scan after the switch":
+        assert [next(promotion), next(promotion)][1] == "switch"
+        versions.drain(late)
+    versions.drain(promotion)
+    versions.drain(late)
+    assert (world.targets.get("Ap") is None) == bool(mutant)
 
 
 def register(world: World, *, by_lanes: bool = True, only_vip: bool = False) -> int:
