@@ -14,12 +14,12 @@ from projections.engine.embed_lists import ListEmbedder
 from projections.engine.embeds import Embedder
 from projections.engine.refresh import Refresher
 from projections.engine.running import Deadline
-from projections.engine.store import AllOf, Image, ItemKey, Update, Write
-from projections.errors import StoreError
+from projections.engine.store import AllOf, ItemKey, Update
 from projections.language.embeds import MOST_REFERENCES, ListEmbedRule
 from projections.language.keys import encode_key
 from projections.language.rules import LIST_BYTES
 from projections.language.values import size, wire
+from tests.engine.scene import before
 from tests.engine.world import World
 
 HEAD = """
@@ -87,7 +87,7 @@ def test_child_has_its_parents_in_the_order_of_its_references() -> None:
 
 
 def test_parents_that_are_missing_or_excluded_are_left_out_or_keep_their_reference() -> None:
-    for rules, before, after in (
+    for rules, initial, after in (
         (LIST, [{"id": "a", "name": "Ann"}], [{"id": "z", "name": "Zoe"}]),
         (MAP, {"a": {"name": "Ann"}, "b": {}, "z": {}}, {"a": {}, "b": {}, "z": {"name": "Zoe"}}),
     ):
@@ -96,7 +96,7 @@ def test_parents_that_are_missing_or_excluded_are_left_out_or_keep_their_referen
         user(w, "Bob", banned=True)
         course(w, "a", "b", "z")
         w.settle()
-        assert teachers(w) == before
+        assert teachers(w) == initial
         w.remove("USER#a", "PROFILE")
         user(w, "Zoe")
         w.settle()
@@ -256,34 +256,31 @@ def after() -> Deadline:
 
 def interrupted(w: World, meanwhile: Callable[[], object]) -> None:
     """Let something happen once, just before the next list is written: after its writer has read child and parents."""
-    store, write, each = w.store, w.store.write, w.store.write_each
     left = [meanwhile]
 
-    def once(key: ItemKey) -> None:
-        if key == COURSE and left:
+    def once() -> None:
+        if left:
             left.pop()()
 
-    def write_one(one: Write) -> Image | None:
-        once(one.key)
-        return write(one)
-
-    def write_each(some: Any) -> list[StoreError | None]:
-        for one in some:
-            once(one.key)
-        return each(some)
-
-    store.write, store.write_each = write_one, write_each  # type: ignore[method-assign]
+    before(w, "write", once, when=lambda one: one.key == COURSE)
+    before(w, "write_each", once, when=lambda some: any(one.key == COURSE for one in some))
 
 
-def test_slow_writer_does_not_restore_an_older_parent_if_the_list_was_right_meanwhile() -> None:
-    """The name changes and changes back: a push that found the list right, and left its guard, would lose to the pull."""
-    w = world()
+def taken(w: World) -> list[Any]:
+    """The records of a change of the name to Alf, not delivered yet."""
     user(w, "Ann")
     course(w, "a")
     w.settle()
     user(w, "Alf")
     passed = w.records()
     w.position += len(passed)
+    return passed
+
+
+def test_slow_writer_does_not_restore_an_older_parent_if_the_list_was_right_meanwhile() -> None:
+    """The name changes and changes back: a push that found the list right, and left its guard, would lose to the pull."""
+    w = world()
+    passed = taken(w)
 
     def back() -> None:
         user(w, "Ann")
@@ -298,12 +295,7 @@ def test_slow_writer_does_not_restore_an_older_parent_if_the_list_was_right_mean
 def test_slow_writer_does_not_take_a_later_guard_for_the_one_that_it_read() -> None:
     """The application puts the item again, so its guards begin to count again."""
     w = world()
-    user(w, "Ann")
-    course(w, "a")
-    w.settle()
-    user(w, "Alf")
-    passed = w.records()
-    w.position += len(passed)
+    passed = taken(w)
 
     def again() -> None:
         user(w, "Ann")

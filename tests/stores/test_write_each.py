@@ -13,8 +13,7 @@ from botocore.exceptions import ClientError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from table import each
-from test_agreement import conditions, found, values
-from test_contract import FALSE, ITEM, TRUE, attribute, b, key, n, s, stored
+from test_contract import FALSE, ITEM, TRUE, attribute, b, conditions, found, key, n, s, stored, values
 from test_dynamodb import Answers, failure, over
 
 from projections.engine.store import (
