@@ -196,7 +196,7 @@ def _plan(
     counts: bool,
 ) -> _Plan:
     from projections.inspect.diff.difference import difference
-    from projections.operations.backfill.backfill_runs import cleanable_versions, incomplete, unread
+    from projections.operations.backfill.backfill_runs import cleanable_versions, incomplete, spare_versions, unread
     from projections.operations.backfill.fill_estimate import estimate_fill
 
     document, known = live.program.document, before.versions if before is not None else {}
@@ -204,7 +204,8 @@ def _plan(
     after, chosen = backfill.registry.preview(live.program, fates, hold=hold)
     rules = live.program.rules.values()
     filling = [version for version in chosen.values() if version.state == "filling"]
-    cleaned = cleanable_versions(after, backfill.now().timestamp())
+    now = backfill.now().timestamp()
+    cleaned = cleanable_versions(after, now, () if filling else spare_versions(after, now))
     fills = bool(restart or filling or unread(after) or cleaned)
     then = backfill.registry.program(after)
     filled = [v for v in chosen.values() if v.state in ("ready", "standby") and not v.held]

@@ -14,7 +14,7 @@ Within a batch, nothing of a group is counted after a change of it that could no
 last sequence number that it is about to try with entries. When the fill is complete, each shard is handed over at its first
 record that was made long enough afterwards (`registry.HANDOVER_SECONDS`): the fill has not seen it. The mark becomes the
 *cut*: records up to it are counted with entries, later ones by lanes. A mark never falls, and is written on the condition
-that it is as it was read. From the end of the fill on, refreshes leave the version's part of entries alone. 25 hours after
+that it is as it was read. From the end of the fill on, refreshes leave the version's part of entries alone. 26 hours after
 the handover is due, no record is left that entries count: lanes count alone, and a backfill removes the part.
 
 An invocation that finds a version that was registered since it began gives its batch back (`is_overtaken`). Its records are

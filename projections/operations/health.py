@@ -22,7 +22,7 @@ from projections.engine.rivals import QUIET, Rival, rivals
 from projections.engine.store import Store, all_items
 from projections.language.program import Program
 from projections.operations.audit import AUDIT
-from projections.operations.backfill.backfill_runs import cleanable_versions
+from projections.operations.backfill.backfill_runs import cleanable_versions, spare_versions
 from projections.operations.backfill.progress import MOST_SECONDS, STANDBY_SECONDS, Example, Progress, Run, examples_in
 from projections.operations.dry import MOST_EXAMPLES
 
@@ -117,7 +117,7 @@ def rules(
     counted = ", ".join(f"{number} {state}" for state, number in sorted(numbers.items())) or "no rules"
     yield Finding("rules", FINE, f"epoch {snapshot.epoch}: {counted}")
     yield from _of_file(program, snapshot, apply)
-    cleaned = cleanable_versions(snapshot, now.timestamp())
+    cleaned = cleanable_versions(snapshot, now.timestamp(), spare_versions(snapshot, now.timestamp()))
     for version in snapshot.versions.values():
         for says, todo, level in (
             _of_version(version, now, apply, stack),

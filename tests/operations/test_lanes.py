@@ -167,12 +167,12 @@ def test_entries_that_lanes_do_not_need_are_removed_for_one_write_each() -> None
     w.settle()
     groups, position = w.ledger("G|"), len(w.store.stream("main"))
     says = "rule likes.2: active: counted by lanes; entries have a part of it still"
-    w.settings["clock"] = lambda: 1_700_000_000.0 + 26 * 3600 - 1
+    w.settings["clock"] = lambda: 1_700_000_000.0 + 27 * 3600 - 1
     assert w.operation().apply(w.program) is None
-    assert ("ok", says) in status(w, 26 * 3600 - 1)
-    w.settings["clock"] = lambda: 1_700_000_000.0 + 26 * 3600
+    assert ("ok", says) in status(w, 27 * 3600 - 1)
+    w.settings["clock"] = lambda: 1_700_000_000.0 + 27 * 3600
     todo = "Run `projections apply --stack shop RULES`: it removes that, 1 write unit each."
-    assert ("warn", f"{says} {todo}") in status(w, 26 * 3600)
+    assert ("warn", f"{says} {todo}") in status(w, 27 * 3600)
     work = w.operation()
     run = work.apply(w.program)
     assert run is not None
@@ -192,10 +192,10 @@ def test_entries_that_lanes_do_not_need_are_removed_for_one_write_each() -> None
     assert (len(entries), sum(units), w.store.transactions) == (6, 6, [])
     kept = [(entry["pk"], "ttl" in entry) for entry in entries if entry["contributions"] != "{}"]
     assert kept == [("E|main|USER#1|LIKE#0", False), ("E|main|USER#1|LIKE#1", False)]
-    assert all(entry["ttl"] == 1_700_000_000 + 26 * 3600 + TOMBSTONE_SECONDS for entry in entries if "ttl" in entry)
+    assert all(entry["ttl"] == 1_700_000_000 + 27 * 3600 + TOMBSTONE_SECONDS for entry in entries if "ttl" in entry)
     assert (w.ledger("G|"), len(w.store.stream("main"))) == (groups, position)
     assert w.operation().apply(w.program) is None
-    assert ("ok", "rule likes.2: active: counted by lanes") in status(w, 26 * 3600)
+    assert ("ok", "rule likes.2: active: counted by lanes") in status(w, 27 * 3600)
     w.remove("USER#1", "LIKE#1")
     w.like(9, 1, stars=4)
     w.settle()

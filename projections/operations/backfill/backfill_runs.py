@@ -155,10 +155,8 @@ class Backfill:
         if versions is None and fills and (rules := lanes_to_recount(snapshot)):
             snapshot = self.registry.recount(rules).snapshot
             names = _waiting(snapshot)
-        over = set(spare_versions(snapshot, self._clock())).difference(names)
-        cleaned = cleanable_versions(snapshot, self._clock())
-        if fills and (over or cleaned):
-            snapshot = self.registry.remove(over, cleaned)
+        if fills and (cleaned := cleanable_versions(snapshot, self._clock())):
+            snapshot = self.registry.remove((), cleaned)
         run = Run(
             name=self._named_next(),
             versions=names,
@@ -205,10 +203,11 @@ class Backfill:
                 snapshot = self.registry.note_stream(names, table, label)
         versions = [v.name for v in chosen.values() if v.state == "filling" or (v.state != "active" and not v.held)]
         fills = restart or bool(unread(snapshot)) or any(version.state == "filling" for version in chosen.values())
-        if cleanable_versions(snapshot, self._clock()):  # another run may do it
-            fills = fills or (known := self.progress.run()) is None or known.done
         if not (versions or fills or incomplete(snapshot)):
-            return None
+            snapshot = self.registry.remove(spare_versions(snapshot, self._clock()))  # none takes over what they kept
+            if not cleanable_versions(snapshot, self._clock()):
+                return None
+            fills = True
         return self.begin(
             versions=versions,
             promotes=not hold,
@@ -273,7 +272,7 @@ class Backfill:
     def forward(self, run: Run) -> tuple[Run, bool]:
         """Advance a run whose phase is done. Return False if another process did it."""
         following = PHASES[PHASES.index(run.phase) + 1]
-        if run.phase == "entries":
+        if run.phase == "entries" and (newest := self.progress.run()) is not None and newest.name == run.name:
             self.registry.fill(run.versions)
         elif run.phase == "promote":
             return self._promote(run)
@@ -393,12 +392,12 @@ def spare_versions(snapshot: RegistrySnapshot, now: float) -> list[str]:
     return [version.name for version in standby if version.changed < now - STANDBY_SECONDS]
 
 
-def cleanable_versions(snapshot: RegistrySnapshot, now: float) -> list[str]:
+def cleanable_versions(snapshot: RegistrySnapshot, now: float, spare: Collection[str] = ()) -> list[str]:
     """Return the versions whose part of entries a fill can remove, because no record is left that entries count. While
-    another version of the rule counts with entries, for a roll back, they are needed.
+    another version of the rule counts with entries, for a roll back, they are needed, unless it is `spare`.
     """
-    due, over = now - FORGOTTEN_HOURS * 3600, spare_versions(snapshot, now)
-    needed = {v.rule for v in snapshot.maintained if v.recorded and v.lanes is None and v.name not in over}
+    due = now - (FORGOTTEN_HOURS + 1) * 3600  # clocks differ
+    needed = {v.rule for v in snapshot.maintained if v.recorded and v.lanes is None and v.name not in spare}
     handed_over = (v for v in snapshot.maintained if v.lanes and 1 < v.lanes <= due)
     return [version.name for version in handed_over if version.lanes == 2 or version.rule not in needed]
 

@@ -207,20 +207,22 @@ class _Work:
                 self.refresher.failed[item["pk"]["S"]] = str(error)
 
     def _clean_entries(self, entries: Sequence[Image]) -> None:
-        """Remove from entries what they have of removed versions, and of those that lanes count alone: no group changes. An
-        entry that has nothing left expires. One that cannot be read is rejected by its refresh.
+        """Remove from entries what they have of removed versions, and what versions that lanes count alone contribute, not
+        what these keep: no group changes. An empty entry expires. One that cannot be read is rejected by its refresh.
         """
         updates = []
         for item in entries:
             try:
                 entry = Entry.read(item)
-            except (KeyError, TypeError, ValueError):
+                over = [version for version in entry.contributions if self._is_over(version)]
+                over += [version for version in entry.kept if version not in over and self._is_removed(version)]
+                held = without(entry.contributions, over)
+                kept = {version: each for version, each in entry.kept.items() if not self._is_removed(version)}
+                values: dict[str, Value] = {"contributions": {"S": canonical_text(held)}}
+                if kept:
+                    values["kept"] = {"S": canonical_text(kept)}
+            except (AttributeError, KeyError, TypeError, ValueError):
                 continue
-            over = [version for version in {**entry.contributions, **entry.kept} if self._is_over(version)]
-            held, kept = without(entry.contributions, over), without(entry.kept, over)
-            values: dict[str, Value] = {"contributions": {"S": canonical_text(held)}}
-            if kept:
-                values["kept"] = {"S": canonical_text(kept)}
             if not (held or kept or entry.recent):
                 values["ttl"] = {"N": str(int(self.pages.clock()) + TOMBSTONE_SECONDS)}
             key = ItemKey(LEDGER, item["pk"]["S"], item["sk"]["S"])
