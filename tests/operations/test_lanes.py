@@ -203,6 +203,50 @@ def test_entries_that_lanes_do_not_need_are_removed_for_one_write_each() -> None
     assert w.post() == {"likeCount": 3, "stars": 6, "most": 6}
 
 
+KEEP = "  likes: {from: Like, expired: keep, aggregate: {into: Post, set: {likeCount: count}}}\n"
+LATER = {
+    "by lanes": KEEP.replace("into: Post", "into: Post, ledger: lanes"),
+    "others, then more": KEEP.replace("from: Like", "from: Like, where: {stars: [5]}"),
+}
+
+
+@pytest.mark.parametrize("change", LATER)
+def test_what_expired_outlives_a_clean_up_after_the_days_of_a_roll_back(change: str) -> None:
+    head, now = (
+        HEAD.replace('LIKE#{postId}"}}', 'LIKE#{postId}"}, expires: true}') + "projections:\n",
+        [1_700_000_000.0],
+    )
+    w = World(KEEP, head, clock=lambda: now[0])
+    w.put("POST#1", "METADATA")
+    for user in range(3):
+        w.like(user, 1, stars=1)
+    w.settle()
+    w.remove("USER#1", "LIKE#1", by_ttl=True)
+    w.settle()
+    w = w.under(LATER[change], head)
+    w.apply()
+    now[0] += 8 * 86400
+    if change != "by lanes":
+        w = w.under(KEEP.replace("count}", "count, stars: sum(stars)}"), head)
+    for died in (True, False):  # the first run ends at once: the next continues it
+        work = w.operation()
+        run = work.apply(w.program)
+        assert run is not None
+        while not (died or run.done):
+            run = w.forward(work, run)
+    w.registry().recount(["likes"])
+    w.carry_out()
+    assert w.post()["likeCount"] == 3
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '{"likes.1": 5}', '[["likes.1"]]'])
+@pytest.mark.parametrize("attribute", ["contributions", "kept"])
+def test_a_damaged_entry_stops_no_backfill(attribute: str, text: str) -> None:
+    w = refilled()
+    w.store.write(Update(ItemKey("ledger", "E|main|USER#1|LIKE#1", "."), set={attribute: {"S": text}}))
+    assert w.carry_out().done
+
+
 def test_a_gap_is_reported_and_repaired_by_a_recount() -> None:
     w = counted()
     gap(w)
