@@ -32,7 +32,7 @@ from projections.stores.memory import MemoryStore
 from projections.testing.simulation import campaign, history
 from projections.testing.simulation.campaign import Campaign
 from projections.testing.simulation.history import Setup
-from projections.testing.simulation.pools import Pools
+from projections.testing.simulation.pools import Pools, _several
 from projections.testing.simulation.rule_changes import change
 from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions, roll_back
 
@@ -262,3 +262,14 @@ def test_the_command_says_what_it_played(monkeypatch: pytest.MonkeyPatch) -> Non
     assert document["failure"] is None
     assert document["wrong"] == document["harm"] == 0
     assert document["writes"] > 0 < document["faults"]
+
+
+# Lists of references in simulations, where rules leave few values for them.
+
+
+@pytest.mark.parametrize("texts", [[], ["a"], ["a", "b"], ["a", "b", "c"]])
+def test_lists_are_made_of_any_number_of_references(texts: list[str]) -> None:
+    found = _several([{"S": text} for text in texts])
+    assert {"L": []} in found
+    assert {"L": [{"S": text} for text in texts]} in found
+    assert {"SS": []} not in found
