@@ -6,13 +6,16 @@ Of events they are what DynamoDB charges for the requests made, of pushes what M
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from benchmarks import cpu
 from benchmarks.charges import charged
+from benchmarks.figures import OURS
 from benchmarks.push import Pushes
+from benchmarks.rank import ANY, BACK, GONE, LAPS, NEW, SIGNED, SMALL, WHOLE, Boards, local, memory
 from benchmarks.units import Units, measure_all
 from benchmarks.workload import LIKES, TABLE, likes, program, removed
 from projections.engine.embeds import Embedder
@@ -41,6 +44,7 @@ def _measured(url: str) -> Measured:
     return {(each.way[:3] if each.way.startswith("(") else each.way, each.case): each for each in measure_all(url)}
 
 
+OTHERS = {"(a)": (100, 0, 100), "(b)": (300, 0, 300), "(c)": (400, 0, 100)}
 EXACT = {
     # case, ways: write units, read units, calls
     "a lone like": {
@@ -55,18 +59,14 @@ EXACT = {
         "lanes (1000)": (2, 1, 3),
         "ours (100)": (205, 2, 5),
         "ours (1000)": (2023, 2, 14),
-        "(a)": (100, 0, 100),
-        "(b)": (300, 0, 300),
-        "(c)": (400, 0, 100),
+        **OTHERS,
     },
     "likes of 10 posts": {
         "lanes (100)": (20, 1, 3),
         "lanes (1000)": (20, 1, 3),
         "ours (100)": (230, 11, 5),
         "ours (1000)": (2050, 11, 14),
-        "(a)": (100, 0, 100),
-        "(b)": (300, 0, 300),
-        "(c)": (400, 0, 100),
+        **OTHERS,
     },
     "likes of 10 posts, delivered again": {
         "lanes (100)": (20, 21, 5),
@@ -94,9 +94,7 @@ EXACT = {
         "lanes (1000)": (2000, 1, 81),
         "ours (100)": (500, 101, 8),
         "ours (1000)": (5000, 1001, 71),
-        "(a)": (100, 0, 100),
-        "(b)": (300, 0, 300),
-        "(c)": (400, 0, 100),
+        **OTHERS,
     },
     "edits that change nothing we keep": {
         "lanes (100)": (0, 1, 1),
@@ -112,9 +110,7 @@ EXACT = {
         "lanes (1000)": (20, 1, 3),
         "ours (100)": (330, 111, 10),
         "ours (1000)": (3050, 1011, 64),
-        "(a)": (100, 0, 100),
-        "(b)": (300, 0, 300),
-        "(c)": (400, 0, 100),
+        **OTHERS,
     },
     "a lone like into 8 counters": {"ours (100)": (26, 9, 3), "(a)": (8, 0, 8), "(b)": (10, 0, 10), "(c)": (18, 0, 1)},
     "likes into the same 8 counters": {
@@ -250,3 +246,68 @@ def test_the_memory_of_a_push_does_not_grow_with_its_pages(pushes: Pushes, monke
         tracemalloc.stop()
     assert len(most) == 3
     assert most[1] < 1.1 * most[0] < 30_000_000, most
+
+
+MOST = {NEW: 10, SMALL: 4, ANY: 16, GONE: 11, BACK: 10}
+"""Write units of one change by itself."""
+
+
+def test_boards_in_memory() -> None:
+    boards = memory(2000)
+    costs_at_most(boards)
+    assert set(boards.boards) == {WHOLE, SIGNED, *LAPS}
+    assert any(score < 0 for score in boards.scores)
+    assert len(set(boards.scores)) < 1990, "scores are tied"
+    assert boards.compared > 2000
+
+
+def test_a_board_on_dynamodb_local(dynamodb_local_url: str) -> None:
+    costs_at_most(local(dynamodb_local_url, 600))
+
+
+def costs_at_most(board: Boards) -> None:
+    for kind, (changes, units) in board.units.items():
+        assert 0 < units <= MOST[kind] * changes
+    assert (board.reads.reads, board.reads.requests) == (5, 1), "the registry and a group for each two digits"
+    assert board.largest <= 2048
+
+
+Record = Callable[[str, object], None]
+THOUSAND = OURS[1000]
+CPU = pytest.mark.xdist_group("cpu")
+"""Measured once, in one process."""
+
+
+@pytest.fixture(scope="module")
+def spent() -> Mapping[tuple[str, str], float]:
+    """Microseconds of CPU per event, by case and way."""
+    return cpu.measure_all(rounds=4)
+
+
+@CPU
+def test_an_event_takes_a_fraction_of_the_cpu_of_what_one_would_write_instead(
+    spent: Mapping[tuple[str, str], float], record_property: Record
+) -> None:
+    """`python -m benchmarks.cpu` finds 6 times for a plain ADD, 21 for Powertools' idempotency, 7.5 for a claim in a
+    transaction. Other processes disturb the measurement.
+    """
+    times = {}
+    for (case, way), taken in spent.items():
+        ratio = taken / spent[case, THOUSAND]
+        record_property("measured", f"CPU per event, {case}, {way}: {taken:.0f} µs, {ratio:.1f} times {THOUSAND}")
+        if case == cpu.TOGETHER:
+            times[way[:3]] = ratio
+    assert times["(a)"] > 4
+    assert times["(b)"] > 14
+    assert times["(c)"] > 5
+
+
+@CPU
+def test_a_core_leaves_a_shard_behind(spent: Mapping[tuple[str, str], float], record_property: Record) -> None:
+    """A shard gives at most 1000 records a second."""
+    for case, least in ((cpu.TOGETHER, 5), (cpu.SPREAD, 2)):
+        times = 1e6 / spent[case, THOUSAND] / cpu.SHARD
+        record_property(
+            "measured", f"{case}, on a core: {times * cpu.SHARD:,.0f} a second, {times:.1f} times a shard's"
+        )
+        assert times > least

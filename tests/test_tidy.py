@@ -86,19 +86,19 @@ def test_the_packages_are_those_that_the_library_lists() -> None:
 CEILINGS = {
     "projections/access": (2410, 9),
     "projections/aws": (1666, 8),
-    "projections/cli": (6077, 24),
+    "projections/cli": (6016, 24),
     "projections/console": (266, 3),
-    "projections/deploy": (2054, 9),
+    "projections/deploy": (2015, 9),
     "projections/dev": (746, 4),
     "projections/engine": (10876, 31),
     "projections/init": (3228, 15),
-    "projections/inspect": (7730, 33),
-    "projections/language": (17148, 63),
+    "projections/inspect": (7719, 33),
+    "projections/language": (17133, 63),
     "projections/local": (1547, 7),
     "projections/operations": (7263, 28),
     "projections/stores": (2223, 8),
-    "projections/testing": (9101, 34),
-    "tests": (52935, 254),
+    "projections/testing": (9096, 34),
+    "tests": (51997, 242),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
 WORDS = 67800  # of docs/, the most

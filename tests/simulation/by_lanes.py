@@ -15,7 +15,7 @@ from typing import Any
 from projections.language.loader import load
 from projections.language.measures import ADDED
 from projections.language.program import Program
-from projections.language.rules import AggregateRule, Rule
+from projections.language.rules import AggregateRule
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "projections/rules/social.yaml", *sorted((ROOT / "tests/simulation/rules").glob("*.yaml"))]
@@ -24,8 +24,11 @@ FILES = [ROOT / "projections/rules/social.yaml", *sorted((ROOT / "tests/simulati
 def by_lanes(document: Mapping[str, Any], draw: Random) -> Mapping[str, Any] | None:
     """The document with a half of the aggregates, and at least one, counted by lanes; None if lanes can count none."""
     projections = document["projections"]
-    rules = Program.from_document(document).rules.items()
-    names = [name for name, rule in rules if "aggregate" in projections[name] and _counts(rule)]
+    names = [
+        name
+        for name, rule in Program.from_document(document).rules.items()
+        if type(rule) is AggregateRule and all(measure.function in ADDED for measure in rule.measures)
+    ]
     if not names:
         return None
     chosen = draw.sample(names, (len(names) + 1) // 2)
@@ -34,10 +37,6 @@ def by_lanes(document: Mapping[str, Any], draw: Random) -> Mapping[str, Any] | N
         for name in chosen
     }
     return {**document, "projections": {**projections, **changed}}
-
-
-def _counts(rule: Rule) -> bool:
-    return isinstance(rule, AggregateRule) and all(measure.function in ADDED for measure in rule.measures)
 
 
 def documents() -> Iterator[tuple[str, Mapping[str, Any]]]:
