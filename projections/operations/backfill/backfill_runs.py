@@ -272,7 +272,7 @@ class Backfill:
     def forward(self, run: Run) -> tuple[Run, bool]:
         """Advance a run whose phase is done. Return False if another process did it."""
         following = PHASES[PHASES.index(run.phase) + 1]
-        if run.phase == "entries" and (newest := self.progress.run()) is not None and newest.name == run.name:
+        if run.phase == "entries":
             self.registry.fill(run.versions)
         elif run.phase == "promote":
             return self._promote(run)
