@@ -79,7 +79,7 @@ def parts_of(store: Store, partition: str) -> list[Image]:
 
 def is_amount(name: str) -> bool:
     """Return whether an attribute of a group is one that commits add to."""
-    return name == "n" or name == "version" or name[:1] in "=#%"
+    return name in ("version", "n") or name[:1] in ("=", "#", "%")
 
 
 def sum_group(promotion: int, parts: Iterable[Image]) -> Group:
