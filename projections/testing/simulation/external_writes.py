@@ -73,12 +73,15 @@ def clone(writer: ItemWriter) -> bool:
         return False
     key, entity = chosen
     kind = writer.kinds.get(entity.name)
-    places = [place for place, _ in kind.keys] if kind is not None else list(writer.made.get(entity.name, ()))
-    places = [place for place in places if place != key]
+    places = dict(kind.keys) if kind is not None else dict.fromkeys(writer.made.get(entity.name, ()), {})
+    places.pop(key, None)
     if not places:
         return False
-    place = writer.pick(places)
-    image = {**writer.items[key], **entity.schema.wire(place), FOREIGN: writer.remark()}
+    place = writer.pick(list(places))
+    # an attribute that differs from the variable in the key would leave the clone without the promised index keys
+    different = places[place] if kind is not None and kind.index_key else {}
+    cloned = {name: value for name, value in writer.items[key].items() if name not in different}
+    image = {**cloned, **entity.schema.wire(place), FOREIGN: writer.remark()}
     for name in [name for name in image if name.startswith(writer.program.guard_prefix)]:
         if writer.rng.random() < 0.5:
             image[name] = writer.forge(image[name])
@@ -91,9 +94,8 @@ def clone_again(writer: ItemWriter) -> bool:
     if not writer.clones:
         return False
     place, image = writer.clones.pop()
-    if writer.rng.random() < 0.5:
-        image = {**image, FOREIGN: writer.remark()}
-    return writer.put_whole(place, image)
+    change = {FOREIGN: writer.remark()} if writer.rng.random() < 0.5 else {}
+    return writer.put_whole(place, {**image, **change})
 
 
 def malform_guard(writer: ItemWriter) -> bool:

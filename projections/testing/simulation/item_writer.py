@@ -263,13 +263,11 @@ class ItemWriter:
 
     def keep_index_keys(self, key: ItemKey, image: Image) -> dict[str, Value]:
         """Return the item with the index keys that the rule file requires of the application (`index_key`)."""
-        kept = dict(image)
         item = self.program.recognise(key, image)
         kind = self.kinds.get(item.entity.name) if item is not None else None
         if item is None or kind is None or not kind.index_key:
-            return kept
-        for name in kind.index_key:
-            kept.pop(name, None)
+            return dict(image)
+        kept = {name: value for name, value in image.items() if name not in kind.index_key}
         try:
             texts = {name: render(resolver(item)) for name, (_, render) in kind.index_key.items()}
         except BadInput:
