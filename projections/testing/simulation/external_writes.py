@@ -73,7 +73,7 @@ def clone(writer: ItemWriter) -> bool:
         return False
     key, entity = chosen
     kind = writer.kinds.get(entity.name)
-    places = dict(kind.keys) if kind is not None else dict.fromkeys(writer.made.get(entity.name, ()), {})
+    places = dict(kind.keys) if kind is not None else {made: {} for made in writer.made.get(entity.name, ())}
     places.pop(key, None)
     if not places:
         return False

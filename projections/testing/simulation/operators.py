@@ -303,6 +303,7 @@ class Operators:
             job.restart()
         self.database.restore(self._backup)
         self.checks.damaged = True  # guards are ahead of their groups
+        self.checks.forgotten |= not self._backup
         self.trace.note("the ledger is restored")
         return self._verify() if self._random() < 0.7 else self._backfill()
 
