@@ -250,38 +250,28 @@ def test_lag_has_the_threshold_of_the_alarm(seconds: float | None, level: str, s
     assert (finding.level, says in finding.says, bool(finding.todo)) == (level, True, level != FINE)
 
 
-@pytest.mark.parametrize(
-    ("told", "level", "says"),
-    [
-        (None, UNKNOWN, "has never run"),
-        (
-            {"time": "2026-01-05T11:00:00+00:00", "items": 5000, "drift": 0, "whole": None},
-            FINE,
-            "5,000 items 60 min ago",
-        ),
-        ({"time": "2026-01-05T11:00:00+00:00", "items": 5000, "drift": 3}, ACT, "3 with drift"),
-        ({"time": "2026-01-01T11:00:00+00:00", "items": 5000, "drift": 0}, LOOK, "5,000 items 4 d ago"),
-        (
-            {"time": "2026-01-05T11:00:00+00:00", "items": 1, "drift": 0, "whole": "2026-01-03T12:00:00+00:00"},
-            FINE,
-            "the last complete round ended 2 d ago",
-        ),
-        (
-            {"time": "2026-01-05T11:00:00+00:00", "items": 1, "drift": 0, "whole": None, "segment": 3, "segments": 200},
-            FINE,
-            "; 2% of the current round is done",
-        ),
-    ],
-)
-def test_the_last_audit_is_reported(told: Any, level: str, says: str) -> None:
-    item = None if told is None else {"audit": {"S": json.dumps(told)}}
-    finding = health.audit(item, NOW)
-    assert (finding.level, says in finding.says) == (level, True), finding
-
-
 def audited(minutes: float, **more: Any) -> dict[str, Any]:
     at = (NOW - timedelta(minutes=minutes)).isoformat(timespec="seconds")
     return {"audit": {"S": json.dumps({"time": at, "items": 10, "drift": 0, **more})}}
+
+
+@pytest.mark.parametrize(
+    ("minutes", "record", "level", "says"),
+    [
+        (60, {"items": 5000}, FINE, "5,000 items 60 min ago"),
+        (60, {"drift": 3}, ACT, "3 with drift"),
+        (4 * 24 * 60, {}, LOOK, "10 items 4 d ago"),
+        (60, {"whole": "2026-01-03T12:00:00+00:00"}, FINE, "the last complete round ended 2 d ago"),
+        (60, {"whole": None, "segment": 3, "segments": 200}, FINE, "; 2% of the current round is done"),
+    ],
+)
+def test_the_last_audit_is_reported(minutes: float, record: dict[str, Any], level: str, says: str) -> None:
+    finding = health.audit(audited(minutes, **record), NOW)
+    assert (finding.level, says in finding.says) == (level, True), finding
+
+
+def test_an_audit_that_has_never_run_is_not_known_without_a_stack() -> None:
+    assert health.audit(None, NOW).level == UNKNOWN
 
 
 @pytest.mark.parametrize(
