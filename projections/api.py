@@ -140,11 +140,12 @@ def ranking(store: Store, rules: RuleSet, rule: str, board: Mapping[str, Any]) -
     """Return the ranking of a board, by a rule of the kind `rank`: its methods read the ledger.
 
     As in `ranking(store, rules, "scores", {"game": "chess"}).rank(2100)`. `board` has plain values for the variables in the
-    key of the rule's `into`. Reads the registry. Raises UsageError for another rule, or other variables.
+    key of the rule's `into`. With a query that lists the board, `positions` and `random` return items. Reads the registry.
+    Raises UsageError for another rule, or other variables.
     """
     from projections.access.ranking import ranking_of
 
-    return ranking_of(rules.program, store, rule, board)
+    return ranking_of(rules.program, store, rule, board, rules.queries)
 
 
 def reader(

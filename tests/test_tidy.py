@@ -84,7 +84,7 @@ def test_the_packages_are_those_that_the_library_lists() -> None:
 
 
 CEILINGS = {
-    "projections/access": (2410, 9),
+    "projections/access": (2531, 9),
     "projections/aws": (1666, 8),
     "projections/cli": (6016, 24),
     "projections/console": (266, 3),
@@ -93,7 +93,7 @@ CEILINGS = {
     "projections/engine": (10876, 31),
     "projections/init": (3228, 15),
     "projections/inspect": (7719, 33),
-    "projections/language": (17133, 63),
+    "projections/language": (17233, 64),
     "projections/local": (1547, 7),
     "projections/operations": (7263, 28),
     "projections/stores": (2223, 8),

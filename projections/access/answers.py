@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from projections.access.query_reads import Parameters, Read, number_of, parameters_of, reads
@@ -198,6 +198,14 @@ class Answer:
         return AnswerPage(
             items, next_token, self.requests - before[0], self.scanned - before[1], self.units - before[2]
         )
+
+    def after(self, skipped: int, count: int) -> AnswerPage:
+        """Return `count` items without the `skipped` items before them. The page has no token."""
+        merged = max(1, sum(read.stage == 0 for read in self.reads))
+        size = min(10_000, count + -(-skipped // merged))  # of each merged read: they share the items that are skipped
+        chosen = islice(self._items({}, 0, size), skipped, skipped + count)
+        items = [self._show(read, image) for image, read in chosen]
+        return AnswerPage(items, None, self.requests, self.scanned, self.units)
 
     # --- reading ---
 

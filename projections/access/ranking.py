@@ -8,6 +8,10 @@ group, since the counters of one group select the next.
 A request reads each group as it is at that moment. While scores change, two groups may be from different moments; a rank is
 then that of a board on which some of these changes have happened. Each request also reads the registry: the groups are those
 of the version of the rule that is published now, with its digits and its keys of boards.
+
+The items at positions are read by a query that lists them in the order of their scores (`language.access.board_listing`):
+from the score at the first position on, without the items of this score that come before it. Groups and index are from
+different moments, so nothing ensures that the item at a position has the rank of that position.
 """
 
 from __future__ import annotations
@@ -16,9 +20,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from functools import cache, partial
+from random import randrange
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from projections.access.answers import Answer, answer_to, reader_of
 from projections.access.look import GroupReads
 from projections.engine.groups import Group
 from projections.engine.registry import REGISTRY, Registry, RegistrySnapshot
@@ -31,9 +37,16 @@ from projections.language.rules import public_name
 from projections.language.syntax import suggest
 from projections.language.values import number_text, plain, wire
 
+if TYPE_CHECKING:
+    from projections.language.access.board_listing import Listing
+    from projections.language.access.plan import Query
+
 T = TypeVar("T")
 
 _MOST_TRIES = 3
+
+MOST_SKIPPED = 10_000
+"""The most items of one score that are read and left out because they come before a position."""
 
 _Score = Decimal | int | str
 
@@ -78,12 +91,44 @@ class ScoreCount:
         return {"count": self.count, "total": self.total, "complete": self.complete}
 
 
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The items at consecutive positions of a board, from `first` on, and the number of all scores.
+
+    `skipped` items with the score of the first one were read and left out. They are at most 10,000: after more, `first` is
+    less than the position that was asked for. `complete` as in `Ranked`; also false if the published version of the rule is
+    not that of the rule file. While scores change, one page may repeat an item of another, or miss one.
+    """
+
+    items: list[dict[str, Any]]
+    first: int
+    total: int
+    skipped: int = 0
+    complete: bool = True
+
+
+class _Place(NamedTuple):
+    """A position, and the score there, None if there is none; with the number of all scores.
+
+    `whole` is false if a score has changed while the groups were read, so that they do not agree.
+    """
+
+    position: int
+    ranked: Ranked | None
+    total: int
+    whole: bool = True
+
+
 class Published(NamedTuple):
-    """The version of a rule that is read: the encoded key of the board under it, and whether all scores are counted."""
+    """The version of a rule that is read: the encoded key of the board under it, and whether all scores are counted.
+
+    `declared` tells whether it is the rule as the rule file has it, so that a query of the file lists what it counts.
+    """
 
     rule: RankRule
     board: str
     complete: bool = True
+    declared: bool = True
 
 
 class _Changed(Exception):
@@ -91,9 +136,10 @@ class _Changed(Exception):
 
 
 class Ranking:
-    """The ranks of one board. Each method reads the ledger, and nothing else.
+    """The ranks of one board. Each method reads the ledger; `positions` and `random` also run a query on a table.
 
-    `find` returns the version to read by the registry as it is. Without it, that is always the same.
+    `find` returns the version to read by the registry as it is. Without it, that is always the same. `items_from` returns
+    the answer with the items from a score on, None if the query cannot list any; it raises UsageError if there is no query.
     """
 
     def __init__(
@@ -102,11 +148,13 @@ class Ranking:
         version: Published,
         snapshot: RegistrySnapshot | None = None,
         find: Callable[[RegistrySnapshot], Published] | None = None,
+        items_from: Callable[[Decimal], Answer | None] | None = None,
     ) -> None:
         self._store = store
         self._version = version
         self._snapshot = snapshot
         self._find = find
+        self._items_from = items_from
 
     @property
     def complete(self) -> bool:
@@ -139,14 +187,44 @@ class Ranking:
 
         Equal scores take as many positions as there are of them. One request for each two digits. Raises UsageError.
         """
-        if position < 1:
-            raise UsageError(f"the position is {position}. The best score has position 1")
-        ranked: Ranked | None = None
-        for _ in range(_MOST_TRIES):
-            ranked, whole = self._answer(partial(self._walk, position))
-            if whole:
-                break
-        return ranked
+        return self._place(_position(position)).ranked
+
+    def positions(self, first: int, last: int) -> Positions:
+        """Return the items at the positions from `first` to `last`, both included: fewer at the end of the board.
+
+        Equal scores are in the order of the index. One request for each two digits, then those of the query, which also
+        reads the items that are skipped (see `Positions`). Raises UsageError for invalid positions, and if no query of the
+        rule file lists the items of the board in the order of their scores.
+        """
+        if last < _position(first):
+            raise UsageError(f"the last position is {last}, and the first is {first}")
+        return self._items(first, last - first + 1)
+
+    def random(self) -> dict[str, Any] | None:
+        """Return the item at a random position; None if the board is empty, or the item has just changed its score.
+
+        All items are equally likely; of one score, only the first 10,001 are ever returned. Takes the requests of
+        `positions`, and raises UsageError as it does.
+        """
+        items = self._items(None, 1).items
+        return items[0] if items else None
+
+    def _items(self, first: int | None, count: int) -> Positions:
+        """Return items from a position on; without one, from a random position."""
+        items_from = self._items_from
+        if items_from is None:
+            raise UsageError("this ranking reads no items")
+        items_from(Decimal(0))  # reports mistakes before it reads
+        place = self._place(first)
+        ranked, total = place.ranked, place.total
+        answer = items_from(ranked.score) if ranked is not None else None
+        if ranked is None or answer is None:
+            return Positions([], place.position, total, complete=self.complete and place.whole and ranked is None)
+        skipped = place.position - ranked.rank
+        if skipped > MOST_SKIPPED:
+            skipped = MOST_SKIPPED if first is not None else randrange(MOST_SKIPPED + 1)
+        complete = ranked.complete and self._version.declared
+        return Positions(answer.after(skipped, count).items, ranked.rank + skipped, total, skipped, complete)
 
     def between(self, low: _Score | None = None, high: _Score | None = None) -> ScoreCount:
         """Return the number of scores from `low` to `high`, both included; None is no bound. One request.
@@ -216,19 +294,27 @@ class Ranking:
             equal = counts.get(part, 0)
         return beyond, equal
 
-    def _walk(self, position: int) -> tuple[Ranked | None, bool]:
-        """Return the score at a position, and whether the groups agree: a score may change while they are read."""
+    def _place(self, position: int | None) -> _Place:
+        """Return the score at a position, or at a random one."""
+        for _ in range(_MOST_TRIES):
+            place = self._answer(partial(self._walk, position))
+            if place.whole:
+                break
+        return place
+
+    def _walk(self, position: int | None) -> _Place:
         parts: list[str] = []
-        better = total = 0
-        whole, remaining, equal = self.complete, 0, 0
+        better = total = remaining = equal = 0
+        whole = self.complete
         for level in range(self._rule.scale.levels):
             (group,) = self._read([self._name(parts)])
             whole = whole and self._whole([group])
             if level == 0:
                 total = group.totals.n
+                position = randrange(max(1, total)) + 1 if position is None else position
                 remaining = position
                 if remaining > total:
-                    return None, True
+                    return _Place(position, None, total)
             counts = sorted(_counts(group).items(), reverse=self._rule.descending)
             chosen = None
             for part, count in counts:
@@ -240,15 +326,22 @@ class Ranking:
                 remaining -= count
                 better += count
             else:
-                return None, False
+                return _Place(position or 1, None, total, whole=False)
             assert chosen is not None
             parts.append(chosen)
-        return Ranked(self._rule.scale.score(parts), 1 + better, equal, total, whole), True
+        ranked = Ranked(self._rule.scale.score(parts), 1 + better, equal, total, whole)
+        return _Place(position or 1, ranked, total)
 
 
 def _counts(group: Group) -> Mapping[str, int]:
     """Return the counters of a group by part. Parts have the order of texts: a minus sign comes before all digits."""
     return {slot[1:]: int(amount) for slot, amount in group.totals.amounts.items()}
+
+
+def _position(position: int) -> int:
+    if position < 1:
+        raise UsageError(f"the position is {position}. The best score has position 1")
+    return position
 
 
 def _number(value: _Score) -> Decimal:
@@ -261,10 +354,12 @@ def _number(value: _Score) -> Decimal:
     return number
 
 
-def ranking_of(program: Program, store: Store, name: str, board: Mapping[str, Any]) -> Ranking:
+def ranking_of(
+    program: Program, store: Store, name: str, board: Mapping[str, Any], queries: Mapping[str, Query] | None = None
+) -> Ranking:
     """Return the ranking of the board with these key variables, by a `rank` rule. Reads the registry.
 
-    Raises UsageError as `check_board`.
+    `queries` are those of the rule file. Raises UsageError as `check_board`.
     """
     rule, key = check_board(program, name, board)
     registry = Registry(program, store, filled=False)
@@ -276,10 +371,28 @@ def ranking_of(program: Program, store: Store, name: str, board: Mapping[str, An
         version = min(versions, key=lambda each: each.held, default=None)
         if not isinstance(version, RankRule):
             raise UsageError(f"{name}: the registry has no rank that this package can read. Run `projections apply`")
-        return Published(version, _board_key(version, board), snapshot.publishes(version))
+        declared = version.fingerprint == rule.fingerprint
+        return Published(version, _board_key(version, board), snapshot.publishes(version), declared)
+
+    @cache
+    def listing() -> Listing:
+        from projections.language.access import board_listing
+
+        first_listing = board_listing.board_listing(program.model, name, queries or {})
+        if first_listing is None:
+            raise UsageError(board_listing.missing_listing(program.model, name))
+        return first_listing
+
+    def items_from(score: Decimal) -> Answer | None:
+        if listing().unsigned and score < 0:
+            return None
+        values = {parameter: board[variable] for parameter, variable in listing().board.items()}
+        values[f"{listing().query.range}.{listing().bound}"] = score
+        return answer_to(program, listing().plan, values, reader_of(store))
 
     snapshot = registry.read()
-    return Ranking(store, find(snapshot) if snapshot is not None else Published(rule, key), snapshot, find)
+    published = find(snapshot) if snapshot is not None else Published(rule, key)
+    return Ranking(store, published, snapshot, find, items_from)
 
 
 def check_board(program: Program, name: str, board: Mapping[str, Any]) -> tuple[RankRule, str]:

@@ -79,13 +79,6 @@ def index(partition: str, sort: str, projection: Any = "all", **required: Any) -
 # --- conditions that an index cannot show ---
 
 
-def test_a_filter_is_applied_although_the_index_does_not_project_a_name_of_the_key() -> None:
-    rules = index("M#{m}", "{b}", ["uid", "kind", "s"])
-    items = [e("p", m="Ma", s="x"), e("q", m="Ma", s="y"), e("r", m="Ma")]
-    query = {"find": "E", "where": {"m": ["Ma"], "s": ["x"]}, "attributes": ["uid"]}
-    assert ask(rules, items, query).uids == ["p"]
-
-
 def test_a_filter_is_applied_to_an_item_without_the_attribute() -> None:
     rules = index("M#{m}", "{b}", ["uid", "kind", "s"])
     items = [e("p", m="Ma", s="x"), e("r", m="Ma")]
@@ -163,19 +156,6 @@ def test_an_upper_bound_with_characters_below_the_separator_includes_shorter_val
     query = {"find": "E", "by": ["m"], "range": "s", "order": "s"}
     assert ask(rules, items, query, {"m": "Ma", "s.to": "Ann Z"}).uids == ["r", "p"]
     assert ask(rules, items, query, {"m": "Ma", "s.to": "Ann#"}).uids == ["r", "p"]
-
-
-def test_a_value_with_the_separator_is_assumed_not_to_occur() -> None:
-    rules = index("M#{m}", "{s}#{b}", required=["s"])
-    found = ask(rules, [], {"find": "E", "by": ["m"], "order": "s"}, {"m": "Ma"})
-    assert "s has neither # nor a character below it" in found.plan.assumes
-
-
-def test_times_after_now_are_assumed_not_to_be_meant() -> None:
-    rules = index("T#{t|date(%Y-%m)}", "{t}#{b}", required=["t"])
-    found = ask(rules, [e("p", t="2026-05-01")], {"find": "E", "range": "t"}, {"t.from": "2026-01-01"})
-    assert found.uids == ["p"]
-    assert "no t is in the future" in found.plan.assumes
 
 
 # --- several requests ---

@@ -1,4 +1,4 @@
-"""Answers on tables in memory: the order over buckets and periods, and items of no entity."""
+"""Answers on tables in memory: the bounds of times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from projections.access.answers import Answer, StoreReader, answer_to
-from projections.api import ask, loads
+from projections.api import loads
 from projections.errors import UsageError
 from projections.language.access.planner import plan
 from projections.testing.scenario import Scenario
@@ -39,23 +39,6 @@ def answer(items: list[dict[str, Any]], query: str, **given: Any) -> Answer:
     scenario = Scenario(rules).given(*items)
     planned = plan(rules.program.model, rules.queries[query])
     return answer_to(rules.program, planned, given, StoreReader(scenario._store), now=NOW)
-
-
-def test_items_of_a_period_are_merged_over_its_buckets() -> None:
-    items = [event(number, kind="Event") for number in range(20)]
-    found = [item["at"] for item in answer(items, "events", at={"from": "2026-01-01"})]
-    assert found == sorted(item["at"] for item in items)
-
-
-def test_pages_go_on_over_buckets_and_periods() -> None:
-    items = [event(number, kind="Event") for number in range(20)]
-    found, token = [], None
-    while True:
-        page = answer(items, "events", at={"from": "2026-01-01"}).page(3, token)
-        found += [item["at"] for item in page.items]
-        if (token := page.token) is None:
-            break
-    assert found == sorted(item["at"] for item in items)
 
 
 def at_times(*times: str) -> list[dict[str, Any]]:
@@ -92,16 +75,3 @@ def test_a_shortened_upper_bound_includes_what_begins_with_it(high: str) -> None
 def test_a_bound_that_is_no_time_is_a_usage_error(bounds: tuple[str, str], reason: str) -> None:
     with pytest.raises(UsageError, match=re.escape(reason)):
         answer([], "events", at=bounds)
-
-
-def test_bounds_of_a_declared_format_are_written_in_it() -> None:
-    rules = json.loads(json.dumps(RULES).replace("date(%Y-%m)", "date(%Y-%m, from=%Y%m%d)"))
-    loaded = loads(json.dumps(rules))
-    scenario = Scenario(loaded).given(*at_times("20260131", "20260201", "20260228", "20260301"))
-
-    def found(low: str, high: str) -> list[str]:
-        return [item["at"] for item in ask(scenario.store, loaded, "events", {"at": (low, high)})]
-
-    assert found("20260201", "20260301") == ["20260201", "20260228", "20260301"]
-    with pytest.raises(UsageError, match="a bound of at is not written as %Y%m%d"):
-        found("2026-02-01", "2026-03-01")

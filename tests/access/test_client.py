@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -32,7 +31,6 @@ from projections.deploy.checksum import with_checksum
 from projections.errors import BadInput, RulesError
 from projections.inspect.client import Client, client_of
 from projections.inspect.client.expressions import docstring, inside, literal, pascal, snake
-from projections.inspect.client.module_scope import helpers
 from projections.language import patterns
 from projections.language.measures import FUNCTIONS, PICKED
 from projections.language.patterns import Pattern
@@ -203,11 +201,6 @@ def test_a_module_has_only_the_helpers_that_it_uses() -> None:
     assert "def a_key(a: str) -> Item:" in text
 
 
-def test_helpers_for_boto3_do_not_wait() -> None:
-    texts = helpers(["Results", "_get"], "", waits=False)
-    assert not {"async", "await", "anext", "AsyncIterator", "__aiter__"} & set(" ".join(texts[1]).split())
-
-
 # --- queries ---
 
 
@@ -320,16 +313,6 @@ def test_built_items_are_recognised_and_have_index_keys(module: ModuleType) -> N
     found = program.recognise(program.tables["main"].key("main", wire_item(item, "")), wire_item(item, ""))
     assert found is not None
     assert found.entity.name == "Comment"
-
-
-@pytest.mark.parametrize("attributes", [{}, {"userId": None}])
-def test_a_missing_attribute_makes_no_index_key(module: ModuleType, attributes: dict[str, Any]) -> None:
-    assert "GSI1PK" not in module.comment_item("p", "2026", "c", attributes)
-
-
-def test_a_number_in_an_index_key_has_no_exponent(module: ModuleType) -> None:
-    item = module.comment_item("p", "2026", "c", {"userId": Decimal("1.50E+3")})
-    assert item["GSI1PK"] == "AUTHOR#1500"
 
 
 # --- pipes, patterns and measures: the cases of the language run in generated modules ---

@@ -1,4 +1,4 @@
-"""Generated modules on random rules and tables: the items, the order and the pages of `projections.access.answers`."""
+"""Generated modules, and ClientReader, on random rules and tables: the items, order and pages that StoreReader gives."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
+import boto3
 import pytest
-from generated import module_of, simple, table_of, without
+from generated import CREDENTIALS, module_of, simple, table_of, without
 from moto import mock_aws
 from random_tables import NOW, fitting_query, items, parameters, query, rules, variables_of
 
-from projections.access.answers import StoreReader, answer_to
+from projections.access.answers import Answer, ClientReader, StoreReader, answer_to
 from projections.api import loads
 from projections.errors import RulesError
 from projections.inspect.client import client_of
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
 from projections.language.ruleset import RuleSet
+from projections.stores.dynamodb import DynamoDBStore
 from projections.testing.scenario import Scenario
 
 SEVERAL = "GSI4"
@@ -141,32 +143,37 @@ def check(
     scenario: Scenario,
     tally: Counter[str],
 ) -> None:
-    expected = [
-        simple(item) for item in answer_to(scenario.program, planned, given, StoreReader(scenario._store), now=NOW)
-    ]
+    schemas = scenario.program.tables
+    client = boto3.client("dynamodb", endpoint_url=table.meta.client.meta.endpoint_url, **CREDENTIALS)
+    readers = (StoreReader(scenario._store), ClientReader(DynamoDBStore(client, {"main": table.name}, schemas)))
+
+    def answer(reader: Any) -> Answer:
+        return answer_to(scenario.program, planned, given, reader, now=NOW)
+
+    expected = [simple(item) for item in answer(readers[0])]
     arguments = {name.replace(".", "_"): value for name, value in given.items()}
     context = (planned, given, function)
 
     def results() -> Any:
         return getattr(module, function)(table, **arguments)
 
-    found = [simple(item) for item in results()]
-    assert Counter(map(_text, found)) == Counter(map(_text, expected)), context
-    order = asked.get("order", "").split()
-    if "attributes" not in asked and order and order[0] not in ("asc", "desc"):
-        # items with equal sort keys have no order
-        assert [item.get(order[0]) for item in found] == [item.get(order[0]) for item in expected], context
+    order, size = asked.get("order", "").split(), asked.get("limit", 3)
+    for read in (results, lambda: answer(readers[1])):
+        found = [simple(item) for item in read()]
+        assert Counter(map(_text, found)) == Counter(map(_text, expected)), context
+        if "attributes" not in asked and order and order[0] not in ("asc", "desc"):
+            # items with equal sort keys have no order
+            assert [item.get(order[0]) for item in found] == [item.get(order[0]) for item in expected], context
+        pages, token = [], None
+        while True:
+            page = read().page(size, token)
+            pages.append([simple(item) for item in page.items])
+            if (token := page.token) is None:
+                break
+        assert [item for one in pages for item in one] == found, context
+        assert all(len(one) == size for one in pages[:-1]), context
+        assert len(pages) == max(1, -(-len(found) // size)), context
     tally["answers"] += bool(found)
-    size = asked.get("limit", 3)
-    pages, token = [], None
-    while True:
-        page = results().page(size, token)
-        pages.append([simple(item) for item in page.items])
-        if (token := page.token) is None:
-            break
-    assert [item for one in pages for item in one] == found, context
-    assert all(len(one) == size for one in pages[:-1]), context
-    assert len(pages) == max(1, -(-len(found) // size)), context
     tally["pages"] += len(pages) > 1
 
 

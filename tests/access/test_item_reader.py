@@ -152,17 +152,6 @@ def test_what_lanes_count_is_unknown() -> None:
     assert (answer.state, answer.reasons) == ("unknown", (reason,))
 
 
-def test_an_item_that_rules_create_is_read_before_it_exists_and_not_once_it_is_empty(scene: ReadScene) -> None:
-    tag = {"PK": "TAG#aws", "SK": "STATS"}
-    scene.put(POST, title="Notes", price=5, tags=["aws"])
-    assert scene.reader.read(tag) is None
-    assert scene.reader.read(tag, own=[POST]) == {**tag, "posts": 1}
-    scene.world.settle()
-    scene.put(POST, title="Notes", price=5)
-    assert scene.reader.read(tag) == {**tag, "posts": 1}
-    assert scene.reader.read(tag, own=[POST]) is None
-
-
 def test_a_rule_that_fills_corrects_nothing_and_a_wait_says_so() -> None:
     scene = ReadScene(filled=False)
     scene.put(POST, title="Notes", price=5, likeCount=7)

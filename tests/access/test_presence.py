@@ -1,8 +1,10 @@
-"""`required` attributes: the planner relies on them, and rules do not change with them."""
+"""What the planner relies on: `required` attributes, and key variables whose values lack the separator."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from projections.api import from_dict
 from projections.language.access.planner import plan
@@ -67,3 +69,34 @@ def test_claimed_copy_answers_no_query_about_its_source() -> None:
     )
     verdicts = {name: plan(loaded.program.model, query).verdict for name, query in loaded.queries.items()}
     assert verdicts == {"users": "none", "copy": "one"}
+
+
+SHARING = {
+    "table": {"key": ["PK", "SK"]},
+    "entities": {
+        "Metric": {"key": {"PK": "METRICS#{resource}", "SK": "{at}"}},
+        "Sharded": {"key": {"PK": "METRICS#{resource}#{shard}", "SK": "{at}"}},
+        "File": {"key": {"PK": "FILES#{path*}", "SK": "{at}"}},
+        "Share": {"key": {"PK": "FILES#{path}#SHARES", "SK": "AT#{at}"}},
+        "Total": {"key": {"PK": "TOTAL#{resource}", "SK": "ALL"}, "derived": True},
+    },
+    "projections": {"total": {"from": "Metric", "aggregate": {"into": "Total", "set": {"points": "count"}}}},
+    "queries": {
+        "metrics": {"find": "Metric", "by": ["resource"]},
+        "sharded": {"find": "Sharded", "by": ["resource", "shard"]},
+        "files": {"find": "File", "by": ["path"]},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "others", "assumed"),
+    [("metrics", "one", (), True), ("sharded", "one", (), False), ("files", "filtered", ("Share",), False)],
+)
+def test_given_value_of_a_key_variable_has_no_separator_unless_it_is_starred(
+    name: str, verdict: str, others: tuple[str, ...], assumed: bool
+) -> None:
+    rules = from_dict(SHARING)
+    planned = plan(rules.program.model, rules.queries[name])
+    found = (planned.verdict, planned.others, "resource has no #" in planned.assumes)
+    assert found == (verdict, others, assumed)

@@ -203,12 +203,6 @@ def test_rules_that_write_to_the_item_and_are_not_active_are_not_covered() -> No
     assert (ended.state, ended.not_covered) == ("reached", ("named",))
 
 
-def test_a_copy_that_the_application_replaced_is_not_covered() -> None:
-    scene = before(BY_NUMBER, total=7)
-    scene.put({"PK": "BILL#1", "SK": "1"}, total=8)
-    assert scene.reader.wait({"PK": "BILL#1", "SK": "1"}, timeout=0).not_covered == ("byNumber",)
-
-
 def test_a_held_rule_that_cannot_use_the_item_is_no_matter_of_a_wait() -> None:
     scene = before(BILLED.replace("from: Bill,", "from: Bill, hold: true,"), total=7)
     scene.change(DOC, total="many")

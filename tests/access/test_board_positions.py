@@ -1,0 +1,165 @@
+"""Items at positions of random boards, and random items: from the Python API and from generated modules, against sorting."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+
+import pytest
+
+import projections
+from projections.access import ranking as reading
+from projections.errors import UsageError
+from projections.language.ruleset import RuleSet
+from projections.testing import Scenario
+from tests.engine.world import World
+
+HEAD = """
+table:
+  key: [PK, SK]
+  indexes: {GSI1: {GSI1PK: S, GSI1SK: N}, GSI2: [GSI2PK, GSI2SK], LSI1: {local: true, sort: {points: N}}}
+entities:
+  Score: {key: {PK: "BOARD#{board}", SK: "PLAYER#{playerId}"}}
+  Board: {key: {PK: "BOARD#{board}", SK: META}}
+projections:
+"""
+KEYS = {
+    "number": '{GSI1PK: "{board}", GSI1SK: "{points}"}',
+    "buckets": '{GSI1PK: "{board}#{playerId|bucket(3)}", GSI1SK: "{points}"}',
+    "padded": '{GSI2PK: "{board}#{playerId|bucket(2)}", GSI2SK: "{points|pad(9)}#{playerId}"}',
+    "inverted": '{GSI2PK: "{board}", GSI2SK: "{points|invert(9)}"}',
+    "local": "",
+}
+
+
+def rules_of(key: str, digits: int, decimals: int, order: str, shards: int = 1, more: str = "") -> str:
+    scale = f"digits: {digits}, decimals: {decimals}, order: {order}, shards: {shards}"
+    listed = f"  listed: {{from: Score, index: {KEYS[key]}}}\n" if KEYS[key] else ""
+    query = f"{{find: Score, by: [board], order: points {order}, limit: 3{more}}}"
+    return f"  ranks: {{from: Score, rank: {{into: Board, by: points, {scale}}}}}\n{listed}queries: {{top: {query}}}\n"
+
+
+def boards(seed: int) -> tuple[str, dict[str, Decimal], str]:
+    """Return rules, the scores of the players of a board, and the order."""
+    chance = random.Random(seed)
+    key = list(KEYS)[seed % len(KEYS)]
+    text = key in ("padded", "inverted")
+    digits, decimals = chance.choice([(1, 0), (4, 0), (9, 0), *([] if text else [(3, 1), (5, 5)])])
+    order = chance.choice(["asc", "desc"])
+    most = chance.choice([3, 10**digits])
+    least = 0 if text else -most + 1
+    scores = {
+        f"p{n}": Decimal(chance.randrange(least, min(most, 10**digits))).scaleb(-decimals)
+        for n in range(chance.randrange(1, 25))
+    }
+    return rules_of(key, digits, decimals, order, chance.choice([1, 3])), scores, order
+
+
+def played(rules: RuleSet, scores: dict[str, Decimal]) -> Scenario:
+    items = [{"PK": "BOARD#b", "SK": f"PLAYER#{player}", "points": points} for player, points in scores.items()]
+    return Scenario(rules).given(*items, {"PK": "BOARD#c", "SK": "PLAYER#other", "points": 0})
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_items_at_positions_equal_sorting(seed: int) -> None:
+    text, scores, order = boards(seed)
+    rules = projections.loads(HEAD + text)
+    board = projections.ranking(played(rules, scores).store, rules, "ranks", {"board": "b"})
+    expected, seen = sorted(scores.values(), reverse=order == "desc"), []
+    for first in range(1, len(scores) + 2):
+        for last in (first, first + 2, len(scores) + 5):
+            page = board.positions(first, last)
+            assert [item["points"] for item in page.items] == expected[first - 1 : last], (first, last)
+            assert (page.first, page.total, page.complete) == (first, len(scores), True)
+        seen += [item["SK"] for item in board.positions(first, first).items]
+    assert sorted(seen) == sorted(f"PLAYER#{player}" for player in scores)
+    drawn = {item["SK"] for _ in range(40 * len(scores)) if (item := board.random()) is not None}
+    assert drawn == {*seen}
+
+
+FIXED = rules_of("number", 4, 0, "desc")
+
+
+def world(scores: dict[str, int], rules: str = FIXED) -> World:
+    one = World(rules, HEAD)
+    for player, points in scores.items():
+        one.put("BOARD#b", f"PLAYER#{player}", points=points)
+    one.settle()
+    return one
+
+
+def ranking(one: World, rules: str = FIXED) -> reading.Ranking:
+    queries = projections.loads(HEAD + rules).queries
+    return reading.ranking_of(one.program, one.store, "ranks", {"board": "b"}, queries)
+
+
+def test_an_empty_board_has_no_items() -> None:
+    board = ranking(world({}))
+    assert board.positions(1, 10) == reading.Positions([], 1, 0)
+    assert board.random() is None
+    for positions in ((0, 3), (5, 4)):
+        with pytest.raises(UsageError, match="position"):
+            board.positions(*positions)
+
+
+def test_a_board_that_fills_has_the_items_that_are_counted_and_is_not_complete() -> None:
+    one = world({"ann": 3, "ben": 2}, FIXED.replace("rank: {", "hold: true, rank: {"))
+    one = one.under(FIXED.replace("digits: 4", "digits: 6"), HEAD)
+    one.registry().register(one.program)
+    one.put("BOARD#b", "PLAYER#cat", points=1)
+    one.settle()
+    page = ranking(one).positions(1, 5)
+    assert (len(page.items), page.total, page.complete) == (1, 1, False)
+    assert ranking(one).random() is not None
+
+
+def test_a_page_whose_rule_differs_from_the_published_one_is_not_complete() -> None:
+    one = world({"ann": 3, "ben": 2})
+    assert ranking(one).positions(1, 2).complete
+    other = one.under(FIXED.replace("desc", "asc"), HEAD)
+    assert not ranking(other, FIXED.replace("desc", "asc")).positions(1, 2).complete
+
+
+def test_an_index_that_lags_gives_a_page_and_no_error() -> None:
+    one = world({"ann": 3, "ben": 2, "cat": 2, "dan": 1})
+    one.remove("BOARD#b", "PLAYER#ben")
+    one.remove("BOARD#b", "PLAYER#dan")
+    pages = [ranking(one).positions(first, first) for first in (1, 2, 3, 4)]
+    assert [[item["SK"] for item in page.items] for page in pages] == [["PLAYER#ann"], ["PLAYER#cat"], [], []]
+    assert {page.total for page in pages} == {4}
+
+
+def test_at_most_so_many_items_of_one_score_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_SKIPPED", 2)
+    board = ranking(world({f"p{number}": 5 for number in range(8)}))
+    page = board.positions(7, 8)
+    assert (page.first, page.skipped, len(page.items)) == (3, 2, 2)
+    assert {item["SK"] for item in (board.random() for _ in range(40)) if item} == {
+        "PLAYER#p7",
+        "PLAYER#p6",
+        "PLAYER#p5",
+    }
+
+
+def test_a_negative_score_has_no_item_in_an_index_of_padded_scores() -> None:
+    rules = rules_of("inverted", 4, 0, "desc")
+    page = ranking(world({"ann": 3, "ben": -2}, rules), rules).positions(2, 2)
+    assert (page.items, page.total, page.complete) == ([], 2, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("points desc", "points asc", "order: points desc"),
+        ("points desc", "playerId desc", "no query lists"),
+        ("by: [board]", "by: [playerId]", "no query lists"),
+        ("limit: 3", 'where: {team: ["x"]}', "no query lists"),
+        ("{from: Score, rank", '{from: Score, where: {team: ["x"]}, rank', "no query lists"),
+        ("by: points,", "by: points + 1,", "no query can list"),
+        ("rank: {", 'bind: {board: "{board}!"}, rank: {', "no query can list"),
+    ],
+)
+def test_a_query_of_other_items_or_another_order_gives_no_positions(before: str, after: str, reason: str) -> None:
+    rules = FIXED.replace(before, after)
+    with pytest.raises(UsageError, match=reason):
+        ranking(world({"ann": 1}, rules), rules).random()
