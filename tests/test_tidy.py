@@ -85,8 +85,8 @@ def test_the_packages_are_those_that_the_library_lists() -> None:
 
 CEILINGS = {
     "projections/access": (2531, 9),
-    "projections/aws": (1666, 8),
-    "projections/cli": (6016, 24),
+    "projections/aws": (1730, 8),
+    "projections/cli": (6057, 24),
     "projections/console": (266, 3),
     "projections/deploy": (2015, 9),
     "projections/dev": (746, 4),
@@ -95,7 +95,7 @@ CEILINGS = {
     "projections/inspect": (7719, 33),
     "projections/language": (17233, 64),
     "projections/local": (1547, 7),
-    "projections/operations": (7263, 28),
+    "projections/operations": (7347, 28),
     "projections/stores": (2223, 8),
     "projections/testing": (9096, 34),
     "tests": (51997, 242),

@@ -1,17 +1,22 @@
-"""Reads metrics from CloudWatch."""
+"""Reads metrics from CloudWatch, and from the log of the stream function what it healed."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from projections.errors import Transient
+from projections.operations.health import Overwrite
 
 _WINDOW = timedelta(minutes=15)
+_DAY = timedelta(days=1)
 
 _MOST_QUERIES = 500
 
@@ -83,6 +88,63 @@ def alarms(cloudwatch: Any, stack: str) -> list[dict[str, Any]]:
         raise Transient(f"CloudWatch: {error}") from error
 
 
+def function_counts(
+    cloudwatch: Any, service: str, names: Collection[str], now: datetime
+) -> dict[str, list[tuple[datetime, float]]]:
+    """Return what the functions counted in the last 24 hours, by metric: the sums of periods of 5 minutes, by their begin.
+
+    `service` is the name of the stack. Periods without a count are missing, and metrics that have none. Raises Transient if
+    CloudWatch does not answer.
+    """
+    queries = [_query(name, "Projections", name, {"service": service}, period=300) for name in names]
+    points: dict[str, list[tuple[datetime, float]]] = {}
+    for series in _data(cloudwatch, queries, now, _DAY):
+        every = zip(series.get("Timestamps", []), series.get("Values", []), strict=False)
+        points.setdefault(series["Id"], []).extend((at, value) for at, value in every if value)
+    return {name: sorted(series) for name, series in points.items() if series}
+
+
+_OVERWRITE = re.compile(r"healed: ([^,]+), ([^:]+)(?:: (.*))?")
+_MOST_PAGES = 20
+"""Pages of a log that are read: each covers a part of it, with or without a line that fits."""
+
+
+def overwrites(aws_lambda: Any, logs: Any, function: str, start: datetime, end: datetime) -> list[Overwrite]:
+    """Return what the function's log has of values that were overwritten between two times, the most frequent first.
+
+    Raises Transient if Lambda or CloudWatch Logs does not answer.
+    """
+    counts: Counter[tuple[str, str, str]] = Counter()
+    keys: dict[tuple[str, str, str], str] = {}
+    try:
+        configuration = aws_lambda.get_function(FunctionName=function)["Configuration"]
+        group = configuration.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{configuration['FunctionName']}"
+        request = {
+            "logGroupName": group,
+            "filterPattern": '"healed:"',
+            "startTime": _millis(start),
+            "endTime": _millis(end),
+        }
+        for _ in range(_MOST_PAGES):
+            page = logs.filter_log_events(**request)
+            for event in page.get("events", []):
+                with suppress(ValueError, KeyError, TypeError):  # a line of another form
+                    line = json.loads(event["message"])
+                    if match := _OVERWRITE.fullmatch(line["message"]):
+                        counts[match[1], match[2], match[3] or ""] += int(line["times"])
+                        keys[match[1], match[2], match[3] or ""] = str(line["key"])
+            if not page.get("nextToken"):
+                break
+            request["nextToken"] = page["nextToken"]
+    except (ClientError, BotoCoreError) as error:
+        raise Transient(f"the function's log: {error}") from error
+    return [Overwrite(*what, times, keys[what]) for what, times in counts.most_common()]
+
+
+def _millis(time: datetime) -> int:
+    return int(time.astimezone(UTC).timestamp() * 1000)
+
+
 def throttle_events(cloudwatch: Any, tables: Mapping[str, Collection[str]], now: datetime) -> dict[str, int]:
     """Return the throttled requests of tables and their indexes in the last 15 minutes, by the reasons of exceptions.
 
@@ -114,12 +176,14 @@ def _query(
     return {"Id": name, "MetricStat": {"Metric": identity, "Period": period, "Stat": stat}}
 
 
-def _data(cloudwatch: Any, queries: list[dict[str, Any]], now: datetime) -> list[dict[str, Any]]:
+def _data(
+    cloudwatch: Any, queries: list[dict[str, Any]], now: datetime, window: timedelta = _WINDOW
+) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     try:
         for start in range(0, len(queries), _MOST_QUERIES):
             part = queries[start : start + _MOST_QUERIES]
-            answer = cloudwatch.get_metric_data(MetricDataQueries=part, StartTime=now - _WINDOW, EndTime=now)
+            answer = cloudwatch.get_metric_data(MetricDataQueries=part, StartTime=now - window, EndTime=now)
             results += answer.get("MetricDataResults", [])
     except (ClientError, BotoCoreError) as error:
         raise Transient(f"CloudWatch: {error}") from error

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,9 @@ _PEEK_SECONDS = 1
 _MOST_CAUSES = 3
 """Causes of rejections that are listed; `redrive --list` lists all."""
 
+_MOST_SAMPLED = 100
+"""Items of each table that are read if functions met records of no entity."""
+
 _MOST_OBJECTS = 1000
 """Objects of the bucket that are counted."""
 
@@ -41,8 +44,8 @@ _MOST_OBJECTS = 1000
 def command(options: Tables, as_json: bool, function: str | None, sources: Sources) -> int:
     """Show the state of rules, backfills and queues, and what needs to be done.
 
-    Checks all resources of --stack, or the resources that other options name. Reads a few items of the ledger, and writes
-    nothing. Exits with 1 if anything needs attention.
+    Checks all resources of --stack, or the resources that other options name. Reads a few items of the ledger, and the
+    function's log if values were corrected. Writes nothing. Exits with 1 if anything needs attention.
 
     \b
     Example:
@@ -104,6 +107,7 @@ def service_findings(
     stack = there.stack.name if there.stack else None
     return [
         *_functions(there, live, there.name(function, "StreamFunctionName"), stack, now, ages),
+        *_external(there, live, there.name(function, "StreamFunctionName"), stack, now),
         *_sources(there, live, sources, stack, peek),
     ]
 
@@ -202,6 +206,43 @@ def _deployment(
         compared += ["filters"] if mappings is not None and not findings else []
         what = f"{', '.join(compared[:-1])} and {compared[-1]}"
         yield health.Finding("deployment", health.FINE, f"{what} agree with the rules")
+
+
+def _external(there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime) -> Iterator[Finding]:
+    """What other processes wrote: over values that rules own, and of items that no rule uses."""
+    from projections.aws.metrics import function_counts, overwrites
+    from projections.operations import health
+
+    if not stack or not function:
+        yield health.Finding(health.EXTERNAL, health.UNKNOWN, "not checked: pass --stack NAME")
+        return
+    try:
+        counts = function_counts(there.client("cloudwatch"), stack, ("healed", "ignored", "records"), now)
+    except StoreError as error:
+        yield health.Finding(health.EXTERNAL, health.UNKNOWN, f"not known: {error}")
+        return
+    corrections, logged, unknown = counts.get("healed", []), [], ""
+    if corrections:
+        end = corrections[-1][0] + timedelta(minutes=5)
+        try:
+            logged = overwrites(there.client("lambda"), there.client("logs"), function, end - health.LOGGED, end)
+        except StoreError as error:
+            unknown = str(error)
+    yield from health.external_writes(corrections, logged, now, unknown)
+    records, ignored = (sum(number for _, number in counts.get(name, [])) for name in ("records", "ignored"))
+    yield health.no_entity(records, ignored, list(_of_no_entity(live)) if ignored else (), stack=stack)
+
+
+def _of_no_entity(live: Live) -> Iterator[str]:
+    """Yield a few items of no entity, each with the reason, from the first items of each table."""
+    from projections.inspect.explain.matching import find_unused
+    from projections.language.keys import encode_key
+
+    for name, schema in live.program.tables.items():
+        with suppress(StoreError):
+            images = [(schema.key(name, image), image) for image in live.store.scan(name, limit=_MOST_SAMPLED).items]
+            for key, why in find_unused(live.program, images).items[:_MOST_CAUSES]:
+                yield f"{encode_key(key)} ({why})" if why else encode_key(key)
 
 
 def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, peek: bool) -> Iterator[Finding]:

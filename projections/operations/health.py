@@ -11,10 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import Registry, RegistrySnapshot, Version
@@ -330,6 +330,90 @@ def freshness(ages: Mapping[str, tuple[float, float]], within: Mapping[str, floa
         todo = f"p99 exceeds `within` of {', '.join(late)}. Check `lag` and the log of the stream function."
         return Finding("freshness", LOOK, f"age of changes when the rule had read them, p50 / p99: {text}", todo, worst)
     return Finding("freshness", FINE, f"age of changes when the rule had read them, p50 / p99: {text}", value=worst)
+
+
+class Overwrite(NamedTuple):
+    """Values of a rule that another process overwrote, as the stream function logged it when it corrected them.
+
+    `reason` is that of the heal, `attributes` are those that differed, and `key` is the encoded key of one item.
+    """
+
+    rule: str
+    reason: str
+    attributes: str
+    times: int
+    key: str
+
+
+EXTERNAL = "external writes"
+"""The subject of findings about writes of other processes to values that rules own."""
+
+LOGGED = timedelta(hours=1)
+"""The time before the last correction for which the log is read."""
+
+_WHOLE = (
+    "Find the code that writes whole items from what it has read. It should update only the attributes that it changes."
+)
+_DONE = {
+    "guard removed": "another process replaced an item by one without the guard of the rule",
+    "guard invalid": "another process wrote an invalid guard of the rule",
+    "guard not advanced": "another process wrote back an item that it had read before",
+    "put back": "another process wrote back an item that it had read before",
+}
+"""What another process did, by the reason of the heal; otherwise it wrote the attributes."""
+
+
+def external_writes(
+    corrections: Sequence[tuple[datetime, float]], overwrites: Sequence[Overwrite], now: datetime, unknown: str = ""
+) -> Iterator[Finding]:
+    """Judge what rules corrected in the last 24 hours: one finding in all, and one for each rule with overwritten values.
+
+    `corrections` are the numbers of corrections of periods of 5 minutes, by their begin. `overwrites` are those of the
+    time `LOGGED` before the end of the last one, `unknown` says why they could not be read.
+    """
+    if not corrections:
+        yield Finding(EXTERNAL, FINE, "no value was corrected in the last 24 hours", value=0)
+        return
+    (first, _), (last, _), total = corrections[0], corrections[-1], sum(number for _, number in corrections)
+    times = f"the first at {first:%H:%M}, the last at {last:%H:%M} UTC"
+    says = f"{total:,.0f} correction{'s' if total != 1 else ''} of values in the last 24 hours, {times}"
+    if unknown:
+        todo = "Allow lambda:GetFunction on the stream function, and logs:FilterLogEvents on its log group."
+        yield Finding(EXTERNAL, UNKNOWN, f"{says}; the rules are not known: {unknown}", todo, total)
+        return
+    by_rule: dict[str, list[Overwrite]] = {}
+    for each in overwrites:
+        if each.reason != "another ledger":  # `others` reports it
+            by_rule.setdefault(each.rule, []).append(each)
+    says += "" if by_rule else "; the log has no line that another process overwrote a value"
+    yield Finding(EXTERNAL, FINE, says, value=total)
+    end = last + timedelta(minutes=5)
+    for rule, parts in by_rule.items():
+        acts = "; ".join(
+            f"{_DONE.get(part.reason, f'another process wrote {part.attributes}')} "
+            f"{'once' if part.times == 1 else f'{part.times:,} times'}, for example on {part.key}"
+            for part in parts[:3]
+        )
+        written = ", ".join(part.attributes for part in parts if part.reason not in _DONE)
+        todo = f"Find the code that writes {written}, and remove these writes: only the rule sets these values."
+        level, number = LOOK if now - end <= LOGGED else FINE, sum(part.times for part in parts)
+        says = f"in the hour before {end:%H:%M} UTC, {acts}; the rule corrected the values"
+        yield Finding(f"rule {rule}", level, says, todo if written else _WHOLE, number)
+
+
+def no_entity(records: float, ignored: float, examples: Sequence[str] = (), *, stack: str | None = None) -> Finding:
+    """Judge how many records of the last 24 hours were of no entity. `examples` are such items, each with the reason."""
+    subject = "no entity"
+    if not ignored:
+        says = f"{records:,.0f} records in the last 24 hours, each of an entity"
+        return Finding(
+            subject, FINE, says if records else "CloudWatch reports no records in the last 24 hours", value=0
+        )
+    says = f"{ignored:,.0f} of {records:,.0f} records in the last 24 hours were of no entity, so no rule used them"
+    says += "".join(f"; {'for example ' if not number else ''}{text}" for number, text in enumerate(examples))
+    why = command("explain --item KEY", stack)
+    todo = f"If a rule should use such items, correct its entity: {why} shows why an item does not match."
+    return Finding(subject, LOOK if ignored >= records else FINE, says, todo, ignored)
 
 
 _TODO = {

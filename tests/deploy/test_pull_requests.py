@@ -275,17 +275,7 @@ def test_pre_commit_refuses_a_mistake(tmp_path: Path) -> None:
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "--quiet"], ["add", "--all"], [*who, "commit", "--quiet", "--message", "all"]):
         subprocess.run(["git", *command], cwd=package, check=True, capture_output=True)
-    command = [
-        str(uv),
-        "tool",
-        "run",
-        "--quiet",
-        "pre-commit>=4,<5",
-        "try-repo",
-        str(package),
-        HOOK["id"],
-        "--all-files",
-    ]
+    command = f"{uv} tool run --quiet pre-commit>=4,<5 try-repo {package} {HOOK['id']} --all-files".split()
     environment = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "cache")}
     environment.pop("PYTHONPATH", None)
 

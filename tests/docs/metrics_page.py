@@ -57,7 +57,7 @@ GRAPHS
 COMMANDS = """
 ## Metrics that commands read
 
-`projections status` and the console read `freshness.<rule>`, and metrics of AWS:
+`projections status` and the console read `freshness.<rule>`, `healed`, `ignored`, `records`, and metrics of AWS:
 
 | metric | dimension | used for |
 | --- | --- | --- |

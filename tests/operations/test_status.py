@@ -255,6 +255,15 @@ def audited(minutes: float, **more: Any) -> dict[str, Any]:
     return {"audit": {"S": json.dumps({"time": at, "items": 10, "drift": 0, **more})}}
 
 
+def test_overwritten_values_need_attention_for_an_hour_and_records_of_no_entity_if_there_are_no_others() -> None:
+    writes = [health.Overwrite("likes", "values changed", "likeCount", 3, "main|POST#1|METADATA")]
+    for minutes, level in ((50, LOOK), (90, FINE)):
+        corrections = [(NOW - timedelta(hours=9), 2.0), (NOW - timedelta(minutes=minutes), 3.0)]
+        total, rule = health.external_writes(corrections, writes, NOW)
+        assert (total.level, total.value, rule.subject, rule.level) == (FINE, 5, "rule likes", level)
+    assert [health.no_entity(8, ignored).level for ignored in (0, 7, 8)] == [FINE, FINE, LOOK]
+
+
 @pytest.mark.parametrize(
     ("minutes", "record", "level", "says"),
     [
@@ -311,7 +320,7 @@ def streamed(
     table = {
         "TableName": "app",
         "LatestStreamArn": LATEST,
-        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": view},
+        "StreamSpecification": BOTH_IMAGES | {"StreamViewType": view},
     }
     mapping = {
         "UUID": "u-1",
@@ -326,30 +335,15 @@ def streamed(
 @pytest.mark.parametrize(
     ("facts", "level", "says", "todo"),
     [
-        (
-            {"state": "Disabled"},
-            ACT,
-            "the event source mapping is Disabled (User action), so no rule processes changes",
-            "--uuid u-1 --en",
-        ),
+        ({"state": "Disabled"}, ACT, "is Disabled (User action), so no rule processes changes", "--uuid u-1 --en"),
         ({"state": "Disabling"}, ACT, "the event source mapping is Disabling", "--uuid u-1 --enabled"),
         ({"state": "Deleting"}, ACT, "the event source mapping is Deleting", "Deploy the stack"),
         ({"state": "Creating", "result": ""}, LOOK, "Creating, last result: none (User action)", "Wait"),
         ({"state": "Enabling"}, LOOK, "Enabling", "Wait"),
         ({"state": "Updating"}, LOOK, "Updating", "Wait"),
-        (
-            {"result": "PROBLEM: Function call failed"},
-            ACT,
-            "Enabled, last result: PROBLEM: Function call failed",
-            "log",
-        ),
+        ({"result": "PROBLEM: Function failed"}, ACT, "Enabled, last result: PROBLEM: Function failed", "log"),
         ({"state": "Updating", "result": "PROBLEM: x"}, ACT, "Updating, last result: PROBLEM: x", "log"),
-        (
-            {"arn": FORMER},
-            ACT,
-            f"reads {FORMER}, but the stream of table app is {LATEST}",
-            f"ExistingStreamArn={LATEST}",
-        ),
+        ({"arn": FORMER}, ACT, f"reads {FORMER}, but the stream of table app is {LATEST}", f"Arn={LATEST}"),
         ({"arn": LATEST.replace("app/", "apples/")}, ACT, "no event source mapping of the function reads", "Deploy"),
         ({"view": "NEW_IMAGE"}, ACT, "has NEW_IMAGE, not NEW_AND_OLD_IMAGES", "StreamEnabled=false"),
         ({"counts": {"invoked": 7, "failed": 7}}, ACT, "failed with all 7 records", "log"),
@@ -370,10 +364,8 @@ def test_an_unknown_function_is_not_fine_and_one_current_mapping_is_enough() -> 
     table = {"TableName": "app", "LatestStreamArn": LATEST, "StreamSpecification": BOTH_IMAGES}
     assert health.stream("stream", table, None, None).level == UNKNOWN
     assert health.stream("stream", table, [], None).level == ACT
-    former, right = (
-        {"UUID": arn, "EventSourceArn": arn, "State": "Enabled", "LastProcessingResult": "OK"}
-        for arn in (FORMER, LATEST)
-    )
+    fed = {"UUID": "u-1", "State": "Enabled", "LastProcessingResult": "OK"}
+    former, right = (fed | {"EventSourceArn": arn} for arn in (FORMER, LATEST))
     assert health.stream("stream", table, [former, right], None).level == FINE
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +25,14 @@ def finding(said: dict[str, Any], subject: str) -> dict[str, Any]:
     return dict(found)
 
 
+def measure(namespace: str, metric: str, value: float, minutes: int, **dimensions: str) -> None:
+    """A point of a metric so many minutes ago."""
+    named = [{"Name": key, "Value": text} for key, text in dimensions.items()]
+    at = datetime.now(UTC) - timedelta(minutes=minutes)
+    point = {"MetricName": metric, "Dimensions": named, "Timestamp": at, "Value": value}
+    client("cloudwatch").put_metric_data(Namespace=namespace, MetricData=[point])
+
+
 def test_unreachable_queue_is_reported_with_all_other_findings(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     code, said = place.run("status", "--quarantine", place.quarantine + "-not", "--bucket", "not-" + place.bucket)
@@ -39,17 +49,7 @@ def test_stack_provides_all_resources_and_the_lag(place: Place) -> None:
     assert (code, {subject for subject, level in levels(said).items() if level != "ok"}) == (0, {"alarms"})
     assert finding(said, "lag")["says"] == "CloudWatch reports no records in the last 15 minutes"
     for minutes, age in ((5, 900_000.0), (2, 90_000.0)):
-        client("cloudwatch").put_metric_data(
-            Namespace="AWS/Lambda",
-            MetricData=[
-                {
-                    "MetricName": "IteratorAge",
-                    "Dimensions": [{"Name": "FunctionName", "Value": outputs["StreamFunctionName"]}],
-                    "Timestamp": datetime.now(UTC) - timedelta(minutes=minutes),
-                    "Value": age,
-                }
-            ],
-        )
+        measure("AWS/Lambda", "IteratorAge", age, minutes, FunctionName=outputs["StreamFunctionName"])
     code, said = place.run("status", "--stack", name)
     assert (code, finding(said, "lag")["says"]) == (1, "records are 90 s old when they are processed")
 
@@ -61,12 +61,7 @@ def test_throttling_is_reported_with_the_reasons_of_logs(place: Place) -> None:
     finding_before = finding(place.run("status", "--stack", name)[1], "throttling")
     assert (finding_before["level"], finding_before["value"]) == ("ok", 0)
 
-    def throttled(metric: str, events: float, minutes: int, **dimensions: str) -> None:
-        named = [{"Name": key, "Value": value} for key, value in dimensions.items()]
-        at = datetime.now(UTC) - timedelta(minutes=minutes)
-        point = {"MetricName": metric, "Dimensions": named, "Timestamp": at, "Value": events}
-        client("cloudwatch").put_metric_data(Namespace="AWS/DynamoDB", MetricData=[point])
-
+    throttled = partial(measure, "AWS/DynamoDB")
     throttled("ReadProvisionedThroughputThrottleEvents", 3, 4, TableName=outputs["LedgerTableName"])
     throttled("WriteKeyRangeThroughputThrottleEvents", 1200, 4, TableName=place.table)
     throttled("WriteKeyRangeThroughputThrottleEvents", 34, 2, TableName=place.table)
@@ -82,6 +77,46 @@ def test_throttling_is_reported_with_the_reasons_of_logs(place: Place) -> None:
         f"3 × TableReadProvisionedThroughputExceeded of table/{place.ledger}"
     )
     assert told["todo"].startswith("One partition gets too many requests")
+
+
+@pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
+def test_values_that_another_process_overwrites_and_records_of_no_entity_are_reported(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.deliver(place.put("USER#a", "POST#1", title="t"))
+    place.put("POST#2", "METADATA", type="Draft")
+    name, outputs = place.stack()
+    said = place.run("status", "--stack", name)[1]
+    assert finding(said, "external writes")["says"] == "no value was corrected in the last 24 hours"
+    assert finding(said, "no entity")["says"] == "CloudWatch reports no records in the last 24 hours"
+    now, group = datetime.now(UTC) - timedelta(minutes=3), f"/aws/lambda/{outputs['StreamFunctionName']}"
+    for metric, value, minutes in (("healed", 4, 300), ("healed", 12, 3), ("records", 300, 3), ("ignored", 7, 3)):
+        measure("Projections", metric, value, minutes, service=name)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_LOGS", "http://127.0.0.1:9")
+    told = finding(place.run("status", "--stack", name)[1], "external writes")
+    assert (told["level"], "the rules are not known: the function's log: " in told["says"]) == ("unknown", True)
+    monkeypatch.delenv("AWS_ENDPOINT_URL_LOGS")
+    logs, like = client("logs"), {"message": "healed: likes, values changed: likeCount", "key": "main|POST#1|METADATA"}
+    put_back = {"message": "healed: author, put back: userName", "times": 1, "key": "main|POST#1|COMMENT#1"}
+    rival = {"message": "healed: likes, another ledger: n", "times": 1, "key": "x"}
+    lines = ["START", *map(json.dumps, (like | {"times": 5}, like | {"times": 6}, put_back, rival))]
+    with suppress(logs.exceptions.ResourceAlreadyExistsException):  # the function makes it too
+        logs.create_log_group(logGroupName=group)
+    logs.create_log_stream(logGroupName=group, logStreamName="one")
+    events = [{"timestamp": int(now.timestamp() * 1000), "message": line} for line in lines]
+    logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=events)
+    code, said = place.run("status", "--stack", name)
+    assert code == 1
+    assert finding(said, "external writes")["value"] == 16
+    told = finding(said, "rule likes")
+    assert (told["level"], told["value"]) == ("warn", 11)
+    assert "UTC, another process wrote likeCount 11 times, for example on main|POST#1|METADATA; " in told["says"]
+    assert told["todo"].startswith("Find the code that writes likeCount, and remove these writes")
+    assert "wrote back an item that it had read before once, for ex" in finding(said, "rule author")["says"]
+    told = finding(said, "no entity")
+    assert (told["level"], told["value"], told["todo"].startswith("If a rule should use such items")) == ("ok", 7, True)
+    assert "7 of 300 records in the last 24 hours were of no entity" in told["says"]
+    assert "; for example main|POST#2|METADATA (nearest is PostMeta: match: type is " in told["says"]
 
 
 @pytest.mark.parametrize("place", ["MiniStack"], indirect=True)
@@ -211,12 +246,7 @@ def test_records_that_the_function_refuses_are_counted(place: Place) -> None:
     place.deliver(place.put("USER#a", "POST#1", title="t"))
     name, _ = place.stack()
 
-    def counted(metric: str, value: float) -> None:
-        dimensions = [{"Name": "EventSourceMappingUUID", "Value": place.mapping}]
-        point = {"MetricName": metric, "Dimensions": dimensions, "Value": value}
-        at = {"Timestamp": datetime.now(UTC) - timedelta(minutes=3)}
-        client("cloudwatch").put_metric_data(Namespace="AWS/Lambda", MetricData=[{**point, **at}])
-
+    counted = partial(measure, "AWS/Lambda", minutes=3, EventSourceMappingUUID=place.mapping)
     counted("InvokedEventCount", 1200)
     counted("FailedInvokeEventCount", 700)
     assert finding(place.run("status", "--stack", name)[1], "stream")["level"] == "ok"
