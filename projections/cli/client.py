@@ -24,7 +24,7 @@ from projections.terminal import count, json_text, print_line, print_text
 def command(rules: str | None, as_json: bool, waits: bool, output: str | None, force: bool) -> int:
     """Write a Python module with a typed function for each query of a rule file.
 
-    The module uses boto3 only. It also builds the keys and items of each entity, and the request of each write pattern.
+    The module uses boto3 only. It also reads ranks, and builds keys, items and the request of each write pattern.
     Queries that no request answers are left out and reported. Exits with 1 if there are any.
 
     If FILE of -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the

@@ -38,7 +38,6 @@ from projections.language.patterns.tree import Alternative, Either
 from projections.language.pipes import PIPES
 from projections.language.templates import Template
 from projections.language.values import lookup
-from projections.local.items import wire_item
 from projections.testing import Scenario
 
 HERE = Path(__file__).parent / "client"
@@ -57,7 +56,7 @@ HOSTILE = {
         "None": {"key": {"P-K": "table#{table}", "S'K": "self#{item}#{variables}"}},
         "Results": {"key": {"P-K": "\u202e{größe}", "S'K": "await x def y async z"}},
     },
-    "projections": {},
+    "projections": {"Ranking": {"from": "None", "rank": {"into": "None", "by": "'a-b'", "digits": 3, "order": "asc"}}},
     "queries": {
         "class": {
             "get": "Page",
@@ -303,16 +302,6 @@ def _module() -> ModuleType:
     if not MODULES:
         MODULES.append(module_of(client_of(SOCIAL, "social.yaml").text))
     return MODULES[0]
-
-
-def test_built_items_are_recognised_and_have_index_keys(module: ModuleType) -> None:
-    item = module.comment_item("p", "2026", "c", {"userId": "u", "text": "hello"})
-    assert item["GSI1PK"] == "AUTHOR#u"
-    assert item["GSI1SK"] == "2026"
-    program = SOCIAL.program
-    found = program.recognise(program.tables["main"].key("main", wire_item(item, "")), wire_item(item, ""))
-    assert found is not None
-    assert found.entity.name == "Comment"
 
 
 # --- pipes, patterns and measures: the cases of the language run in generated modules ---

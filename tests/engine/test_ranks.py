@@ -152,21 +152,6 @@ def test_scores_of_one_batch_share_the_groups_above() -> None:
     assert [len(writes) for writes in one.store.transactions] == [20 + 4]
 
 
-def test_a_rank_takes_one_request_and_a_score_at_a_position_one_for_each_part() -> None:
-    one = world(RANK.replace("8}", "8, shards: 3}"), chance=random.Random(1).random)
-    for player in range(50):
-        score(one, player, player * 1_234_567)
-    one.settle()
-    found = ranking(one)
-    one.store.calls.clear()
-    assert found.rank(30 * 1_234_567).rank == 20
-    assert found.between(0, 99_999_999).count == 50
-    assert dict(one.store.calls) == {"get_many": 2}
-    one.store.calls.clear()
-    assert found.at(20) is not None
-    assert dict(one.store.calls) == {"get_many": 4}
-
-
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

@@ -1,4 +1,4 @@
-"""A module of typed functions from the queries, write patterns and entities of a rule file."""
+"""A module of typed functions from the queries, ranks, write patterns and entities of a rule file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from projections.inspect.client.entity_definitions import (
     recogniser,
     typed_dict,
 )
-from projections.inspect.client.expressions import Call, Code, Names, docstring, literal, snake, statement
+from projections.inspect.client.expressions import Call, Code, Names, constant, docstring, literal, snake, statement
 from projections.inspect.client.module_scope import Scope, helpers, imports, names_in, sentence
 from projections.inspect.client.query_functions import QueryFunction
+from projections.language.access.board_listing import Listing, board_listing
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
 from projections.language.questions import WritePattern, WriteStep
+from projections.language.ranks import RankRule
 from projections.language.ruleset import RuleSet
+from projections.language.syntax import an
 
 METHODS = {"put": "put_item", "update": "update_item", "delete": "delete_item"}
 REQUESTS = {"put": "Put", "update": "Update", "delete": "Delete", "check": "ConditionCheck"}
@@ -208,12 +211,80 @@ class _Write:
         return placeholder
 
 
+def rank_constant(scope: Scope, rule: RankRule, name: str) -> list[str]:
+    """Return the constant with a `rank` rule as it is now."""
+    templates = scope.rules.entities[rule.into.name].key
+    key = Call(
+        "{", [f"{literal(attribute)}: {literal(template.text)}" for attribute, template in templates.items()], "}"
+    )
+    numbers = [str(rule.scale.digits), str(rule.scale.decimals), str(rule.descending)]
+    return statement(f"{name} = ", Call("RankRule(", [literal(rule.name), literal(rule.fingerprint), key, *numbers]), 0)
+
+
+def rank_functions(
+    scope: Scope, rule: RankRule, names: tuple[str, str, str], listed: tuple[Listing, QueryFunction] | None, waits: bool
+) -> Iterator[list[str]]:
+    """Yield the functions of a `rank` rule: its ranks, and with a query that lists a board, items at positions.
+
+    `names` are those of the first function, of the rule's constant, and of the function that makes the key of a board.
+    """
+    name, known, key = names
+    entity, board = rule.into.name, an(rule.into.name)
+    own = Names(("table", "ledger", "first", "last", "ranking", "place", "results"))
+    variables = {each: own.take(snake(each)) for each in scope.variables[entity]}
+    parameters = [f"{variable}: {scope.parameter(entity, each).type}" for each, variable in variables.items()]
+    about = scope.rules.projections[rule.name].description or f"The ranks of the scores on {board}"
+    best = "greatest" if rule.descending else "least"
+    yield [
+        *statement(f"def {name}", Call("(", ["ledger: Table", *parameters], ")"), 0, " -> Ranking:"),
+        *docstring(4, sentence(about), f"The {best} score has rank 1. `ledger` is the ledger's table."),
+        *statement(
+            "return ",
+            Call("Ranking(", ["ledger", known, literal(rule.into.table), Call(f"{key}(", [*variables.values()])]),
+        ),
+    ]
+    if listed is None:
+        return
+    listing, query = listed
+    assert query.bounds is not None
+    bound = query.bounds.low if listing.bound == "from" else query.bounds.high
+    values = [variables[listing.board[parameter]] for parameter in listing.query.parameters]
+    begins, wait = ("async def", "await ") if waits else ("def", "")
+    many = f"{listing.query.entities[0]} items at the positions from `first` to `last` of {board}, the best at 1."
+    read = f"Read by query {listing.query.name}. Scores may change between the reads of the ledger and of the query."
+    for word, place, more, returned, helper, text in (
+        (
+            "positions",
+            ["first"],
+            ["first: int", "last: int"],
+            f"Positions[{query.type}]",
+            "results, place, first, last",
+            many,
+        ),
+        ("random", [], [], f"{query.type} | None", "results, place", f"A random item of {board}; None if it has none."),
+    ):
+        function = scope.names.take(f"{name}_{word}")
+        yield [
+            *statement(
+                f"{begins} {function}",
+                Call("(", ["table: Table", "ledger: Table", *parameters, *more], ")"),
+                0,
+                f" -> {returned}:",
+            ),
+            *docstring(4, text, read),
+            *statement("ranking = ", Call(f"{name}(", ["ledger", *variables.values()])),
+            *statement(f"place = {wait}", Call("ranking.place(", [*place, *["unsigned=True"] * listing.unsigned])),
+            *statement("results = ", Call(f"{query.name}(", ["table", *values, f"{bound.source}=place.score"])),
+            f"    return {wait}_{word}({helper})",
+        ]
+
+
 ACCESSED = "Each function runs one query of the rule file. It takes a boto3 `Table` first."
 AWAITED = "Each function runs one query of the rule file. It takes an aioboto3 `Table` first."
 
 
 class Client(NamedTuple):
-    """A generated module. `functions` are the names of its functions by query and write pattern.
+    """A generated module. `functions` are the names of its functions by query, write pattern and `rank` rule.
 
     `missing` has the queries without a function, each with the reason.
     """
@@ -239,6 +310,7 @@ class _Module:
         self._entities = [name for name in self._program.entities if not self._binary(name)]
         self._scope = Scope(self._program, self._entities)
         self._functions: dict[str, str] = {}
+        self._keys: dict[str, str] = {}  # by entity: the function that makes its keys
 
     def _refusal(self, plan: Plan) -> str:
         """Return why a query has no function; empty if it has one."""
@@ -270,15 +342,16 @@ class _Module:
         types = [*self._types(functions)]
         queries = [function.lines() for function in functions]
         builders = [*self._builders()]
+        rank_constants = self._ranks(functions, queries)
         used = _names_used(line for block in (*queries, *builders, *types) for line in (*block, ""))
         recognised = [*self._recognisers(used)]
         used |= _names_used(line for block in recognised for line in (*block, ""))
         parsed = [entity for entity in self._entities if scope.keys[entity] in used]
-        constants = [*self._paths(), *(key_patterns(scope, entity) for entity in parsed)]
+        constants = [*self._paths(), *rank_constants, *(key_patterns(scope, entity) for entity in parsed)]
         own = [*types, *recognised, *queries, *builders]
         used = _names_used(line for block in (*constants, *own) for line in (*block, ""))
         guard = f"_GUARD = {literal(self._program.guard_prefix)}"
-        values, shared = helpers(used, guard, waits=self._waits)
+        values, shared = helpers(used, guard, waits=self._waits, ranks=scope.has_ranks)
         used |= _names_used([*values, *shared])
         header = [*docstring(0, *self._about(name)), "", "from __future__ import annotations", "", *imports(used)]
         lines = [*header, "", *values]
@@ -328,11 +401,31 @@ class _Module:
                 keys = Call("(", [literal(names[0]) + ","], ")")
             yield statement(f"{name} = ", Call("Path(", ["None" if index is None else literal(index), keys], ")"), 0)
 
+    def _ranks(self, functions: Iterable[QueryFunction], blocks: list[list[str]]) -> list[list[str]]:
+        """Add the functions of `rank` rules, and return their constants. `functions` are those of queries."""
+        scope, constants = self._scope, []
+        of_queries = {function.plan.query.name: function for function in functions}
+        for rule in self._program.rules.values():
+            if not isinstance(rule, RankRule) or rule.into.name not in self._keys:
+                continue
+            name, known = scope.names.take(snake(rule.name)), scope.names.take(constant(rule.name))
+            self._functions.setdefault(rule.name, name)
+            constants.append(rank_constant(scope, rule, known))
+            listing = board_listing(self._program.model, rule.name, self._rules.queries)
+            query = of_queries.get(listing.query.name) if listing is not None else None
+            if listing is not None and query is not None and query.bounds is None:
+                bounded = scope.names.take(f"_{query.name}_bounded")  # the same query, with a range of the score
+                query = QueryFunction(scope, listing.plan, bounded, waits=self._waits, kind=query.type)
+                blocks.append(query.lines())
+            listed = (listing, query) if listing is not None and query is not None else None
+            blocks += rank_functions(scope, rule, (name, known, self._keys[rule.into.name]), listed, self._waits)
+        return constants
+
     def _builders(self) -> Iterator[list[str]]:
         """Yield the builders of each entity, then the requests of the write patterns."""
         scope = self._scope
         for entity in self._entities:
-            key = scope.names.take(f"{snake(entity)}_key")
+            key = self._keys[entity] = scope.names.take(f"{snake(entity)}_key")
             yield key_builder(scope, entity, key)
             if not self._program.entities[entity].owned_by_rules:
                 yield item_builder(scope, entity, scope.names.take(f"{snake(entity)}_item"), key)

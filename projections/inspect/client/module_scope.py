@@ -37,8 +37,9 @@ IMPORTS = {
     **dict.fromkeys(("AsyncIterator", "Callable", "Iterator", "Mapping", "Sequence"), "from collections.abc import"),
     "dataclass": "from dataclasses import",
     **dict.fromkeys(("UTC", "datetime", "timedelta", "tzinfo"), "from datetime import"),
-    **dict.fromkeys(("ROUND_FLOOR", "Decimal"), "from decimal import"),
+    **dict.fromkeys(("ROUND_CEILING", "ROUND_FLOOR", "Decimal"), "from decimal import"),
     "cached_property": "from functools import",
+    "randrange": "from random import",
     **dict.fromkeys(
         ("Any", "Generic", "NotRequired", "Protocol", "Required", "TypedDict", "TypeGuard", "TypeVar"),
         "from typing import",
@@ -61,9 +62,10 @@ class _Part(NamedTuple):
 
 
 @cache
-def _parts() -> tuple[_Part, ...]:
-    """Return the definitions of `runtime` in their order."""
-    source = files(__package__).joinpath("runtime.py").read_text(encoding="utf-8")
+def _parts(*, ranks: bool) -> tuple[_Part, ...]:
+    """Return the definitions of `runtime` in their order, and with `ranks` those of `rank_runtime`."""
+    names = ("runtime.py", "rank_runtime.py") if ranks else ("runtime.py",)
+    source = "\n".join(files(__package__).joinpath(name).read_text(encoding="utf-8") for name in names)
     lines = source.split("\n")
     parts = []
     for node in ast.parse(source).body:
@@ -86,14 +88,14 @@ def names_in(source: str) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
 
 
-def defined_names() -> frozenset[str]:
-    """Return all names that a generated module may have without our giving them: helpers and imports."""
-    return frozenset([*(part.name for part in _parts()), *IMPORTS, *BOTO3])
+def defined_names(*, ranks: bool) -> frozenset[str]:
+    """Return all names that a generated module, or one with `ranks`, may have without our giving them."""
+    return frozenset([*(part.name for part in _parts(ranks=ranks)), *IMPORTS, *BOTO3])
 
 
-def helpers(used: Collection[str], guard_prefix: str, *, waits: bool) -> tuple[list[str], list[str]]:
+def helpers(used: Collection[str], guard_prefix: str, *, waits: bool, ranks: bool) -> tuple[list[str], list[str]]:
     """Return the constants and the definitions that these names need. Without `waits`, they are for boto3."""
-    by_name = {part.name: part for part in _parts()}
+    by_name = {part.name: part for part in _parts(ranks=ranks)}
     wanted: set[str] = set()
     todo = [name for name in used if name in by_name]
     while todo:
@@ -101,7 +103,7 @@ def helpers(used: Collection[str], guard_prefix: str, *, waits: bool) -> tuple[l
         if name not in wanted:
             wanted.add(name)
             todo += by_name[name].needs & by_name.keys()
-    chosen = [part for part in _parts() if part.name in wanted]
+    chosen = [part for part in _parts(ranks=ranks) if part.name in wanted]
     texts = [(part, part.text if waits else _without_waiting(part.text)) for part in chosen]
     constants = [guard_prefix if part.name == "_GUARD" else text for part, text in texts if part.simple]
     return constants, [text for part, text in texts if not part.simple]
@@ -151,7 +153,8 @@ class Scope:
     def __init__(self, program: Program, entities: list[str]) -> None:
         self.program = program
         self.rules: Rules = program.model
-        self.names = Names(defined_names())
+        self.has_ranks = any(rule.kind == "rank" for rule in program.rules.values())
+        self.names = Names(defined_names(ranks=self.has_ranks))
         self.classes = {entity: self.names.take(pascal(entity)) for entity in entities}
         self.keys = {entity: self.names.take(f"_{constant(entity)}") for entity in entities}
         self.recognisers = {entity: self.names.take(f"is_{snake(entity)}") for entity in entities}

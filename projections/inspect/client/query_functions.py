@@ -152,11 +152,11 @@ class Fits:
 
 
 class QueryFunction:
-    """Makes the function of a planned query. `waits`: it is for aioboto3."""
+    """Makes the function of a planned query. `waits`: for aioboto3. `kind`: the type of its results, if it exists."""
 
-    def __init__(self, scope: Scope, plan: Plan, name: str, *, waits: bool) -> None:
+    def __init__(self, scope: Scope, plan: Plan, name: str, *, waits: bool, kind: str = "") -> None:
         self._scope = scope
-        self._plan = plan
+        self.plan = plan
         self.name = name
         self._waits = waits
         self._table = scope.rules.entities[plan.asked.entities[0]].table
@@ -166,21 +166,21 @@ class QueryFunction:
             field.name: Variable(self._own.take(snake(parameter.name)), self._type(field))
             for parameter, field in zip(plan.query.by, plan.asked.by, strict=True)
         }
-        self._bounds = self._bounding()
+        self.bounds = self._bounding()
         self._periods: Code = ""
-        self.type = " | ".join(scope.classes[entity] for entity in plan.asked.entities)
-        if plan.asked.attributes is not None:
+        self.type = kind or " | ".join(scope.classes[entity] for entity in plan.asked.entities)
+        if plan.asked.attributes is not None and not kind:
             self.type = scope.names.take(pascal(plan.query.name) + "Item")
 
     # --- parameters ---
 
     def _type(self, field: Field) -> str:
-        entities = self._plan.asked.entities
+        entities = self.plan.asked.entities
         if all(field.name in self._scope.variables[entity] for entity in entities):
             return self._scope.parameter(entities[0], field.name).type
         if self._scope.numeric(entities, field.name):
             return NUMBER
-        parts = [part for request in self._plan.requests for key in _keys(request) for part in key]
+        parts = [part for request in self.plan.requests for key in _keys(request) for part in key]
         pipes = {
             part.pipes[0].name for part in parts if isinstance(part, Field) and part.name == field.name and part.pipes
         }
@@ -188,41 +188,41 @@ class QueryFunction:
 
     def _bounding(self) -> Bounds | None:
         """Return the parameters that bound the range."""
-        query = self._plan.asked
-        if query.range is None or self._plan.query.range is None:
+        query = self.plan.asked
+        if query.range is None or self.plan.query.range is None:
             return None
         kind = self._type(Field(query.range))
-        bounded = [request.sort for request in self._plan.requests if request.sort is not None and request.sort.bounded]
+        bounded = [request.sort for request in self.plan.requests if request.sort is not None and request.sort.bounded]
         numbers = any(sort.kind == "N" or (sort.focus is not None and sort.focus.pipes) for sort in bounded)
         if numbers:
             kind = NUMBER
         elif kind == TEXT and query.range not in self._scope.variables[query.entities[0]]:
-            sorts = [request.sort for request in self._plan.requests]
+            sorts = [request.sort for request in self.plan.requests]
             kind = TEXT if sorts and sorts == bounded else EITHER
-        name = snake(self._plan.query.range)
+        name = snake(self.plan.query.range)
         low, high = (Variable(self._own.take(f"{name}_{end}"), kind) for end in ("from", "to"))
         return Bounds(low, high, None if kind == NUMBER else self._own.take(f"{name}_prefix"))
 
     def _signature(self) -> list[str]:
         parts: list[Code] = ["table: Table"]
         parts += [f"{parameter.source}: {parameter.type}" for parameter in self._parameters.values()]
-        if self._bounds is not None:
-            low, high = self._bounds.low, self._bounds.high
-            needed = any(isinstance(fan, Periods) for request in self._plan.requests for fan in request.fans)
+        if self.bounds is not None:
+            low, high = self.bounds.low, self.bounds.high
+            needed = any(isinstance(fan, Periods) for request in self.plan.requests for fan in request.fans)
             optional = "" if needed else " | None = None"
             parts += ["*", f"{low.source}: {low.type}{optional}", f"{high.source}: {high.type} | None = None"]
-            if self._bounds.beginning:
-                parts.append(f"{self._bounds.beginning}: str | None = None")
-        returned = f"{self.type} | None" if self._plan.query.get else f"Results[{self.type}]"
-        waits = "async " if self._waits and self._plan.query.get else ""
+            if self.bounds.beginning:
+                parts.append(f"{self.bounds.beginning}: str | None = None")
+        returned = f"{self.type} | None" if self.plan.query.get else f"Results[{self.type}]"
+        waits = "async " if self._waits and self.plan.query.get else ""
         return statement(f"{waits}def {self.name}", Call("(", parts, ")"), 0, f" -> {returned}:")
 
     # --- the function ---
 
     def lines(self) -> list[str]:
         """Return the definition of the function."""
-        plan = self._plan
-        fits, body = Fits(self._scope, plan, self._parameters, self._bounds).function()
+        plan = self.plan
+        fits, body = Fits(self._scope, plan, self._parameters, self.bounds).function()
         show, shown = self._show()
         separate = [""] if body and shown else []
         body = [*body, *separate, *shown]
@@ -257,7 +257,7 @@ class QueryFunction:
 
     def _stages(self) -> Code:
         """Return the reads in stages: the reads of one stage are merged."""
-        plan = self._plan
+        plan = self.plan
         if not plan.merged:
             reads = [self._apart(request) for request in plan.requests]
             if len(reads) == 1 and isinstance(reads[0], Loop):
@@ -283,9 +283,9 @@ class QueryFunction:
 
     def _clause(self, fan: Buckets | Periods) -> str:
         if isinstance(fan, Periods):
-            assert self._bounds is not None
-            self._periods = period_list(fan, self._bounds.low, self._bounds.high)
-            order = self._plan.asked.order
+            assert self.bounds is not None
+            self._periods = period_list(fan, self.bounds.low, self.bounds.high)
+            order = self.plan.asked.order
             newest_first = order is not None and order.descending
             return f"for period in {'reversed(periods)' if newest_first else 'periods'}"
         names = [pipe.name for pipe in fan.field.pipes]
@@ -308,7 +308,7 @@ class QueryFunction:
             parts += self._sort(request.sort)
         if request.descending:
             parts.append("descending=True")
-        if any(other.entities != request.entities for other in self._plan.requests):
+        if any(other.entities != request.entities for other in self.plan.requests):
             (entity,) = request.entities
             parts.append(f"only={self._scope.recognisers[entity]}")
         return Call("Read(", parts)
@@ -332,7 +332,7 @@ class QueryFunction:
         if sort.until is not None:
             until = self._text(sort.until) + (" + _HIGHEST" if sort.rest else "")
             return [Call(f"Key({name}).between(", [self._text(sort.prefix), until])]
-        bounds = self._bounds if sort.bounded else None
+        bounds = self.bounds if sort.bounded else None
         if bounds is None or sort.focus is None:
             return [f"Key({name}).begins_with({self._text(sort.prefix)})"] if sort.prefix else []
         low, high = (self._bound(sort.focus, bound) for bound in (bounds.low, bounds.high))
@@ -354,10 +354,10 @@ class QueryFunction:
 
     def _show(self) -> tuple[str, list[str]]:
         """Return the expression of the function that makes results, if it is not the usual one, and its definition."""
-        query = self._plan.asked
+        query = self.plan.asked
         if query.attributes is None:
             return "", []
-        paths = dict(zip(self._plan.query.attributes or query.attributes, query.attributes, strict=True))
+        paths = dict(zip(self.plan.query.attributes or query.attributes, query.attributes, strict=True))
         chosen: list[Code] = [literal(root(path)) for path in paths]
         selected = "_only"
         if any(shown != path or len(steps(path)) > 1 for shown, path in paths.items()):
@@ -388,11 +388,11 @@ class QueryFunction:
 
     def result_fields(self, attributes: Mapping[str, Mapping[str, Attribute]]) -> dict[str, str] | None:
         """Return the fields of the type of its results, if it lists attributes."""
-        query = self._plan.asked
+        query = self.plan.asked
         if query.attributes is None:
             return None
         fields = {}
-        for shown, path in zip(self._plan.query.attributes or query.attributes, query.attributes, strict=True):
+        for shown, path in zip(self.plan.query.attributes or query.attributes, query.attributes, strict=True):
             kinds = {self._kind(attributes[entity], entity, path) for entity in query.entities}
             fields[shown_name(shown)] = kinds.pop() if len(kinds) == 1 else "Any"
         return fields

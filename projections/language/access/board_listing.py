@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from projections.language.access.attempt import known_of
 from projections.language.access.plan import EVERYTHING, Order, Plan, Query
@@ -32,7 +32,7 @@ class Listing(NamedTuple):
         return self.plan.query
 
     @property
-    def bound(self) -> str:
+    def bound(self) -> Literal["from", "to"]:
         """The end of the range from which the items after a score are: `from`, or `to` in descending order."""
         return "to" if self.query.order is not None and self.query.order.descending else "from"
 
@@ -65,14 +65,10 @@ def missing_listing(rules: Rules, name: str) -> str:
     """Return the words that offer a query which lists the items of a board."""
     rule = rules.projections[name]
     names, rank = _names(rules, rule), rule.action
-    assert isinstance(rank, Rank)
-    if names is None or rank.by.path is None or len(rule.sources) > 1 or rule.each is not None:
+    if not isinstance(rank, Rank) or names is None or rank.by.path is None or len(rule.sources) > 1 or rule.each:
         return f"{name}: no query can list the items of a board: its key or its score is not an attribute of one entity"
-    order = f"order: {written_path(rank.by.path)} {rank.order}"
-    return (
-        f"{name}: no query lists the items of a board in the order of their scores. Add `queries` with "
-        f"`{{ find: {rule.source}, by: [{', '.join(names.values())}], {order} }}`, and what `projections queries` proposes"
-    )
+    query = f"find: {rule.source}, by: [{', '.join(names.values())}], order: {written_path(rank.by.path)} {rank.order}"
+    return f"{name}: no query lists the items of a board in the order of their scores. Add one: `{{ {query} }}`"
 
 
 def _names(rules: Rules, rule: Projection) -> dict[str, str] | None:
