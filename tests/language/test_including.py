@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from yaml import safe_load
 
 import projections
-from projections.deploy.package import package
+from projections.deploy.package import HANDLERS, package
 from projections.errors import RulesError
 from projections.language import loader
 from projections.language.including import Watched
@@ -231,8 +231,9 @@ def test_pattern_leaves_out_the_file_that_has_it(tmp_path: Path) -> None:
     assert projections.load(path).names == ("orders",)
 
 
-def test_change_of_an_included_file_is_noticed(tmp_path: Path) -> None:
-    file = Watched(written(tmp_path))
+def test_change_of_a_rule_file_or_of_an_included_file_is_noticed_when_it_is_stable_again(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    file = Watched(path)
     for change in (
         lambda: (tmp_path / "users.yaml").write_text(PARTS["users.yaml"] + "# more\n"),
         lambda: (tmp_path / "orders" / "c.yaml").write_text("projections: {}\n"),
@@ -242,10 +243,16 @@ def test_change_of_an_included_file_is_noticed(tmp_path: Path) -> None:
         assert [file.has_changed(), file.has_changed()] == [False, False]
         change()
         assert [file.has_changed(), file.has_changed(), file.has_changed()] == [False, True, False]
+    path.unlink()
+    assert not file.has_changed()
+    path.write_text(PARTS["rules.yaml"] + "# more\n")
+    assert [file.has_changed(), file.has_changed(), file.has_changed()] == [False, True, False]
 
 
-def test_package_has_the_rules_of_all_files(tmp_path: Path) -> None:
+def test_package_has_library_handlers_and_the_rules_of_all_files(tmp_path: Path) -> None:
     package(written(tmp_path), tmp_path / "package")
+    assert sorted(path.name for path in (tmp_path / "package").iterdir()) == ["handlers", "projections", "rules.json"]
+    assert (tmp_path / "package/handlers/stream.py").read_text() == (HANDLERS / "stream.py").read_text()
     document = json.loads((tmp_path / "package" / "rules.json").read_text())
     assert document == projections.load(tmp_path / "rules.yaml").document
 

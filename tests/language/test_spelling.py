@@ -61,22 +61,14 @@ def fingerprints(document: dict[str, Any]) -> dict[str, str]:
     return {name: rule.fingerprint for name, rule in Program.from_document(document).rules.items()}
 
 
-SAME = [
+SAME = [  # other spaces, quotes, parentheses, orders and alternatives: see the generated texts below
     ("bind", "'{at|date(%Y-%m)}'", "\"{at|date('%Y-%m')}\""),
-    ("bind", "'{at|date(%Y-%m)}'", "'{at|date(\"%Y-%m\")}'"),
-    ("bind", "'{at|date(%Y-%m)}'", "'{ at | date( %Y-%m ) }'"),
     ("bind", "'{at|date(%Y-%m)}'", "'{at|date(%Y-%m, UTC)}'"),
     ("bind", "'{at|date(%Y-%m)}'", "'{at|date(%Y-%m,Etc/UTC)}'"),
-    ("bind", "'{at|date(%Y-%m, Europe/Berlin)}'", '\'{at|date("%Y-%m","Europe/Berlin")}\''),
     ("bind", "'{at|date(%Y-%m, from=%Y%m%d)}'", "\"{at|date(%Y-%m, 'from = %Y%m%d', UTC)}\""),
     ("bind", "'{at|date(%Y-%m, Asia/Tokyo, from=seconds)}'", "'{at|date(%Y-%m,from=seconds,Asia/Tokyo)}'"),
     ("bind", "'{n|pad(8)}'", "'{n|pad(08)}'"),
-    ("bind", "'{n|pad(8)}'", "\"{n|pad('8')}\""),
-    ("bind", "'{n|lower}'", "'{n|lower()}'"),
-    ("bind", "'{{{n}}}'", "'{{{ n }}}'"),
-    ("bind", "'{n}'", "'{ (n) }'"),
     ("bind", "'{n-a}'", "\"{'n-a'}\""),
-    ("bind", "'{n * a|pad(8)}'", "'{n*a | pad(08)}'"),
     ("bind", "'{round(n, 0)} {2 * a}'", "'{round( n )} {((2.0)*a)}'"),
     ("bind", "\"{coalesce(n, 'no')}\"", "'{coalesce(n,\"no\")}'"),
     ("key", "{user}", "{ user }"),
@@ -85,31 +77,16 @@ SAME = [
     ("number", "5", "5.0"),
     ("number", "-2", "-2.0"),
     ("match", "5", "5.0"),
-    ("sum", "a*b", "a * b"),
-    ("sum", " price ", "price"),
     ("sum", "2 * price", "2.0*price"),
-    ("sum", "-price", "- (price)"),
     ("sum", "-2 * price", "- 2.0 * price"),
-    ("sum", "a + b * c", "(a+(b*c))"),
-    ("sum", "a / 2 - 1", "(a/2)-1"),
-    ("sum", "round(a / b, 2)", "round( a/b,2 )"),
     ("sum", "coalesce(a, 0)", "coalesce(a,0.0)"),
     ("sum", "number(a) * b", "number( a )*b"),
     ("sum", "a", "'a'"),
     ("most", "price", " 'price' "),
-    ("where", "{a: 5}", "{a: 5.0}"),
-    ("where", "{a: [{numeric: ['>', 5]}]}", "{a: [{numeric: ['>', 5.0]}]}"),
     ("where", "{a: [{numeric: ['>', 5]}]}", "{a: {'>': 5}}"),
     ("where", "{a: [{numeric: ['>=', 5, '<', 7.5]}]}", "{a: {'<': 7.5, '>=': 5.0}}"),
     ("where", "{a: [5]}", "{a: {'=': 5}}"),
-    ("where", "{a: ['{b}']}", "{a: [{'=': '{{b}}'}]}"),
-    ("where", "{a: [x, {'<': b}]}", "{a: [{'=': x}, {'<': b}]}"),
-    ("where", "{a: {'<': '{b}'}}", "{a: [{'<': '{ b }'}]}"),
     ("where", "{a: {'<': b, '>=': '{c}'}}", "{a: [{'>=': '{c}', '<': b}]}"),
-    ("where", "{$or: [{a: {b: {'>': 5}}}, {c: 1}]}", "{$or: [{c: 1.0}, {a.b: [{numeric: ['>', 5.0]}]}]}"),
-    ("where", "{a: paid}", "{a: [paid, paid]}"),
-    ("where", "{a: [b, c]}", "{a: [c, b]}"),
-    ("where", "{a: {b: 1, c: 2}}", "{a.c: [2.0], a.b: [1]}"),
     ("where", "{a: {$or: [{b: 1}, {c: 1}]}}", "{$or: [{a.c: 1}, {$or: [{a: {b: 1}}, {a.c: 1}]}]}"),
     ("where", "{$or: [{a: 1}, {b: 1}], c: {$or: [{d: 1}, {e: 1}]}}", "{$or: [[{c.d: 1}, {c.e: 1}], [{b: 1}, {a: 1}]]}"),
     ("where", "{a: 9007199254740993.5}", "{a: [{$number: '9007199254740993.50'}]}"),
@@ -165,32 +142,13 @@ def test_rules_with_other_meanings_have_other_fingerprints(part: str, one: str, 
 
 def test_the_usual_texts_are_the_canonical_ones() -> None:
     """They are in fingerprints of rules that exist."""
-    for text in (
-        "USER#{user}",
-        "{path*}",
-        "{{x}}",
-        "{x|date(%Y-%m-%dT%H, Europe/Berlin)}",
-        "{x|date(%Y-%m-%d, from=milliseconds)}#{y|pad(8)}",
-        "{line.sku|upper|truncate(2)}",
-    ):
-        assert template_text(Template.parse(text)) == text
-    for text in (
-        "a * b",
-        "-owed",
-        "2 * line.price",
-        "number(x)",
-        "text(x)",
-        "coalesce(a, 'x')",
-        "(a + b) / 2",
-        "'a-b'",
-    ):
-        assert expression_text(Expression.parse(text, "value")) == text
-    for pattern in (
-        {"a": "x"},
-        {"a": ["x", 5, None, True]},
-        {"a": [{"numeric": [">=", 1, "<", 5]}]},
-        {"a.b.c": 1.5},
-    ):
+    templates = ["USER#{user}", "{path*}", "{{x}}", "{line.sku|upper|truncate(2)}"]
+    templates += ["{x|date(%Y-%m-%dT%H, Europe/Berlin)}", "{x|date(%Y-%m-%d, from=milliseconds)}#{y|pad(8)}"]
+    assert [template_text(Template.parse(text)) for text in templates] == templates
+    expressions = ["a * b", "-owed", "2 * line.price", "number(x)", "text(x)", "coalesce(a, 'x')"]
+    expressions += ["(a + b) / 2", "a - b - c", "'a-b'"]
+    assert [expression_text(Expression.parse(text, "value")) for text in expressions] == expressions
+    for pattern in ({"a": "x"}, {"a": ["x", 5, None, True]}, {"a": [{"numeric": [">=", 1, "<", 5]}]}, {"a.b.c": 1.5}):
         assert Pattern.parse(pattern).canonical == pattern
 
 
@@ -326,16 +284,8 @@ def result(expression: Expression, items: dict[str, Any]) -> Any:
 
 _VALUES = st.sampled_from(
     [
-        None,
-        {"N": "1"},
-        {"N": "2.5"},
-        {"N": "9007199254740993.5"},
-        {"S": "x"},
-        {"S": "{b}"},
-        {"NULL": True},
-        {"SS": ["ab", "z"]},
-        {"L": [{"N": "2"}, {"S": "x"}]},
-        {"M": {}},
+        *(None, {"N": "1"}, {"N": "2.5"}, {"N": "9007199254740993.5"}, {"S": "x"}, {"S": "{b}"}),
+        *({"NULL": True}, {"SS": ["ab", "z"]}, {"L": [{"N": "2"}, {"S": "x"}]}, {"M": {}}),
     ]
 )
 _SPELLINGS: list[list[Any]] = [

@@ -12,8 +12,6 @@ import pytest
 
 from projections import __version__
 from projections.cli.main import COMMANDS
-from projections.language.files import SHIPPED
-from projections.language.loader import load
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -85,24 +83,6 @@ def test_check_prints_each_rule_with_its_source_its_target_key_and_what_it_write
     assert "praiseCount   count of Comment where stars is at least 4" in out
     assert "9 rules, no errors" in out
     assert "\x1b" not in out
-
-
-def test_check_as_json(run: Run) -> None:
-    code, out, _ = run("check", "social", "--json")
-    rules = {rule["rule"]: rule for rule in json.loads(out)["rules"]}
-    assert code == 0
-    assert rules["authorship"]["key"] == "USER#{userId} · PROFILE"
-    assert rules["engagement"]["writes"] == {"likeCount": "count of Like"}
-    assert rules["engagement"]["sourceKey"] == "USER#{userId} · LIKE#POST#{postId}"
-    assert rules["engagement"]["path"]["alone"] == 5
-    assert (rules["leaderboard"]["after"], rules["leaderboard"]["passes"]) == (["postById", "engagement"], 2)
-    assert rules["leaderboard"]["where"] == 'status is "published"'
-    assert [finding["code"] for finding in json.loads(out)["findings"]] == [
-        "expiry-undecided",
-        "hot-partition",
-        "several-requests",
-        "several-requests",
-    ]
 
 
 def test_a_rule_that_reads_its_own_values_does_not_come_after_itself(run: Run, tmp_path: Path) -> None:
@@ -199,22 +179,3 @@ def test_missing_rules_are_an_error_with_bundled_names(
     assert (code, "nowhere.yaml: no such file" in err) == (2, True)
     monkeypatch.setenv("RULES", "social")
     assert run("check")[0] == 0
-
-
-def test_check_prints_the_rules_of_the_deployed_function(run: Run) -> None:
-    document = json.loads(run("check", "social", "--json")[1])["document"]
-    assert document == load(SHIPPED / "social.yaml").document()
-
-
-def test_schema_is_a_json_schema(run: Run) -> None:
-    code, out, _ = run("check", "--schema")
-    assert code == 0
-    assert json.loads(out)["$schema"].startswith("https://json-schema.org/")
-
-
-def test_events_that_cannot_be_read_are_exit_code_2(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "events.json"
-    path.write_text("{")
-    code, out, err = run("replay", str(path), "--rules", "social")
-    assert (code, out) == (2, "")
-    assert err.startswith(f"projections: {path}:1:2: not JSON")

@@ -26,11 +26,11 @@ from projections.dev.projector import WatchedStore, is_own
 from projections.dev.session import Session
 from projections.dev.target import Followed
 from projections.engine.guards import digits_of
+from projections.engine.records import decode
 from projections.engine.store import AllOf, Delete, Exists, ItemKey, Missing, Purpose, Schema, Update
 from projections.errors import ConditionFailed, ProjectionsError, Transient
-from projections.inspect.explain.record_effects import RecordReport, record_report
+from projections.inspect.explain.record_effects import record_report
 from projections.inspect.rehearsal.rehearse import Decoded
-from projections.language.including import Watched
 from projections.language.keys import Image
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
@@ -499,19 +499,6 @@ def test_reader_continues_after_the_last_record() -> None:
             reader.read("a")
 
 
-def test_rule_file_has_changed_when_it_is_stable_again(rules: Path) -> None:
-    file = Watched(rules)
-    assert not file.has_changed()
-    rules.write_text(RULES + "\n")
-    assert not file.has_changed(), "it may still be written"
-    assert file.has_changed()
-    assert not file.has_changed()
-    rules.unlink()
-    assert not file.has_changed()
-    rules.write_text(RULES + "\n\n")
-    assert [file.has_changed(), file.has_changed(), file.has_changed()] == [False, True, False]
-
-
 def program(path: Path) -> Program:
     return Program.from_document(load(path).document())
 
@@ -545,15 +532,9 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
     meta = {"PK": {"S": "POST#1"}, "SK": {"S": "METADATA"}}
     guard = {"M": {"d": {"S": "12345678"}, "by": {"S": "main|USER#a|POST#1"}, "at": {"S": "l/1"}}}
     copy = {**meta, "title": {"S": "T"}, "~byId": guard}
-    counted = {
-        **copy,
-        "likeCount": {"N": "1"},
-        "~likes": {"S": f"12345678{digits_of('1.1', 1)}12345678"},
-    }
+    counted = {**copy, "likeCount": {"N": "1"}, "~likes": {"S": f"12345678{digits_of('1.1', 1)}12345678"}}
 
-    def report(old: Image | None, new: Image | None) -> RecordReport:
-        from projections.engine.records import decode
-
+    def own(old: Image | None, new: Image | None) -> bool:
         event = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
         images = {name: image for name, image in (("OldImage", old), ("NewImage", new)) if image is not None}
         raw = {
@@ -561,10 +542,7 @@ def test_records_of_our_own_writes_are_known(rules: Path) -> None:
             "eventSourceARN": "arn:aws:dynamodb:local:0:table/app/stream/l",
             "dynamodb": {"Keys": meta, "SequenceNumber": "1" * 21, **images},
         }
-        return record_report(known, Decoded(raw, decode(raw, {"app": "main"}, known.tables)))
-
-    def own(old: Image | None, new: Image | None) -> bool:
-        return is_own(known, report(old, new))
+        return is_own(known, record_report(known, Decoded(raw, decode(raw, {"app": "main"}, known.tables))))
 
     assert own(None, copy)
     assert own(copy, counted)

@@ -251,13 +251,6 @@ def test_once_says_what_happens_to_the_values_that_were_recorded() -> None:
     assert the_rule(between(once, always), "c").fill == (replaced,)
 
 
-def test_guards_of_another_name_are_impossible_while_rules_are_active() -> None:
-    found = difference(rules(META + LIKES), rules(META + LIKES, "guard_prefix: '_'\n" + HEAD))
-    assert found.rules == ()
-    (reason,) = found.impossible
-    assert reason.startswith('guard_prefix changes from "~" to "_", which is impossible while rules are active')
-
-
 # The deployment
 
 

@@ -37,9 +37,9 @@ projections: {}
 )
 
 
-def written(tmp_path: Path, text: str | bytes) -> str:
-    path = tmp_path / "events.json"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+def file(tmp_path: Path, name: str, content: str | bytes) -> str:
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return str(path)
 
 
@@ -47,13 +47,13 @@ A, B = record(1), record(2)
 
 
 def test_files_are_read_in_the_order_given_with_duplicates(tmp_path: Path) -> None:
-    path = written(tmp_path, json.dumps([B, A, A]))
+    path = file(tmp_path, "events.json", json.dumps([B, A, A]))
     assert numbers({"Records": [r.record for r in read([path, path], ONE)]}) == [2, 1, 1, 2, 1, 1]
 
 
 def test_a_record_knows_its_line_or_number(tmp_path: Path) -> None:
     text = json.dumps(A) + "\n" + json.dumps({"extra": [1, {"a": "}"}], "Records": [A, B]}, indent=1)
-    places = [recorded.place for recorded in read([written(tmp_path, text)], ONE)]
+    places = [recorded.place for recorded in read([file(tmp_path, "events.json", text)], ONE)]
     assert [place.partition("events.json:")[2] for place in places] == ["1", "2: Records[0]", "2: Records[1]"]
 
 
@@ -96,16 +96,14 @@ def test_invalid_stream_event_is_an_error_with_place_and_solution(
     tmp_path: Path, text: str | bytes, complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
-        read([written(tmp_path, text)], ONE)
+        read([file(tmp_path, "events.json", text)], ONE)
 
 
 def test_records_of_yaml_equal_those_of_json_with_decimals_in_any_place(tmp_path: Path) -> None:
     timed = A | {"dynamodb": A["dynamodb"] | {"ApproximateCreationDateTime": 1773239000.5}}
     text = json.dumps([timed, B | {"eventName": 1.5}, record(3, extra=1.5)])
-    path = tmp_path / "events.yaml"
-    path.write_text(text)
-    found = [one.record for one in read([str(path)], ONE)]
-    assert json.dumps(found) == json.dumps([one.record for one in read([written(tmp_path, text)], ONE)])
+    found = [one.record for one in read([file(tmp_path, "events.yaml", text)], ONE)]
+    assert json.dumps(found) == json.dumps([one.record for one in read([file(tmp_path, "events.json", text)], ONE)])
     assert [flaw(one) for one in found] == [
         None,
         "unknown eventName '1.5': a stream record is INSERT, MODIFY or REMOVE",
@@ -120,13 +118,6 @@ def made(paths: list[str], program: Program = ONE) -> list[tuple[str, Any, Any]]
     """Return event name, old and new image of each record."""
     bodies = [(one.record["eventName"], one.record["dynamodb"]) for one in read(paths, program)]
     return [(name, body.get("OldImage"), body.get("NewImage")) for name, body in bodies]
-
-
-def file(tmp_path: Path, name: str, content: str | bytes) -> str:
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return str(path)
 
 
 def test_steps_are_writes_in_order_on_one_table(tmp_path: Path) -> None:
@@ -228,14 +219,8 @@ def test_a_key_is_shown_with_the_names_of_the_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (
-            "- put: {PK: POST#1}",
-            r"bad.yaml: \[0\]: put: the key is PK \(text\) and SK \(text\), this has PK",
-        ),
-        (
-            "- {PK: a, SK: b}\n- remove: {PK: a, SK: b}",
-            r"bad.yaml: \[1\]: remove: `remove` lists .* write `delete`",
-        ),
+        ("- put: {PK: POST#1}", r"bad.yaml: \[0\]: put: the key is PK \(text\) and SK \(text\), this has PK"),
+        ("- {PK: a, SK: b}\n- remove: {PK: a, SK: b}", r"bad.yaml: \[1\]: remove: `remove` lists .* write `delete`"),
         ("- remove: POST#1", r"bad.yaml: \[0\]: remove: `remove` lists .* write `delete`"),
         (
             "- update: {PK: a, SK: b}\n  remove: name",

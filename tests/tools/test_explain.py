@@ -295,8 +295,7 @@ def test_a_lane_is_the_condition_of_an_update_without_an_entry(social: Program) 
 
 
 def test_a_target_that_is_gone_is_the_reason_why_a_counter_does_not_move(social: Program) -> None:
-    meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
-    explanation = told(social, [record(100, meta, None), record(101, None, like("a"))])
+    explanation = told(social, [record(100, META, None), record(101, None, like("a"))])
     publish = next(
         action
         for request in explanation.batches[0].requests
@@ -309,9 +308,8 @@ def test_a_target_that_is_gone_is_the_reason_why_a_counter_does_not_move(social:
 
 def test_a_guard_that_is_as_new_is_the_reason_why_a_publish_is_not_made(social: Program) -> None:
     """The record of the publish is in the same events as the like: it was delivered a second time."""
-    meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
-    before = {**meta, "likeCount": 41, "~engagement": recorded(57, 41)}
-    after = {**meta, "likeCount": 42, "~engagement": recorded(58, 42)}
+    before = {**META, "likeCount": 41, "~engagement": recorded(57, 41)}
+    after = {**META, "likeCount": 42, "~engagement": recorded(58, 42)}
     explanation = told(social, [record(100, None, like("a")), record(101, before, after)])
     batch = explanation.batches[0]
     assert rules_of(explanation, 1)["engagement"].reasons == ("this is the rule's own write",)
@@ -324,9 +322,8 @@ def test_a_guard_that_is_as_new_is_the_reason_why_a_publish_is_not_made(social: 
 
 
 def test_a_counter_that_something_else_changed_is_published_again_with_the_reason(social: Program) -> None:
-    meta = {"PK": "POST#p1", "SK": "METADATA", "EntityType": "PostMeta"}
     guard = {"~engagement": recorded(57, 41)}
-    records = [record(100, {**meta, "likeCount": 41, **guard}, {**meta, "likeCount": 7, **guard})]
+    records = [record(100, {**META, "likeCount": 41, **guard}, {**META, "likeCount": 7, **guard})]
     explanation = told(social, records)
     rule = rules_of(explanation)["engagement"]
     assert rule.effect == "refresh"
@@ -364,24 +361,6 @@ def test_unknown_item_lists_the_most_similar_entities(social: Program) -> None:
         ('SK "LIKE#POST#p#1" does not match LIKE#POST#{postId} (a variable cannot contain #, except {name*})',),
     )
     assert second.nearest[0] == ("PostMeta", ('match: EntityType is absent; wanted: EntityType is "PostMeta"',))
-
-
-def test_failed_condition_is_explained_with_the_value(social: Program) -> None:
-    comment = {"PK": "POST#p1", "SK": "COMMENT#2026#c1", "userId": "ada", "hidden": True}
-    rule = rules_of(told(social, [record(100, None, comment)]))["discussion"]
-    assert rule.effect == ""
-    assert rule.reasons == ("where: hidden is true; wanted: hidden is false or hidden is absent",)
-
-
-def test_bad_input_is_explained_and_other_rules_apply(social: Program) -> None:
-    comment = {"PK": "POST#p1", "SK": "COMMENT#2026#c1", "userId": "ada", "stars": "five"}
-    explanation = told(social, [record(100, None, comment)])
-    rules = rules_of(explanation)
-    assert rules["discussion"].effect == "quarantine"
-    assert "write number(stars)" in effect_words(rules["discussion"].effects[0])
-    assert rules["commentAuthor"].effect == "pull"
-    assert [one.rule for one in explanation.rejected] == ["discussion"]
-    assert [key.partition for key in explanation.unknown] == ["USER#ada"]
 
 
 def test_missing_variable_and_unmet_case_are_explained() -> None:
@@ -456,24 +435,10 @@ def test_the_sample_events_are_explained(run: Run, path: Path, social: Program) 
     code, out, err = run("explain", str(path), "--rules", "social")
     assert (code, err) == (1 if path.stem == "bad-record" else 0, "")
     assert "Total: " in out
+    assert ('quarantined: expression "stars": stars is a string' in out) == (path.stem == "bad-record")
     assert "\x1b" not in out
     for one in read([str(path)], social):
         assert one.place.split(": ")[0] in out
-
-
-def test_explain_as_json(run: Run) -> None:
-    code, out, _ = run("explain", str(ROOT / "events/like.json"), "--rules", "social", "--json")
-    document = json.loads(out)
-    assert code == 0
-    first = document["batches"][0]
-    assert first["records"][1]["entity"] == "Like"
-    assert first["records"][1]["sequenceNumber"] == "1000000000000000049437"
-    assert first["records"][1]["rules"][0]["effects"] == [
-        {"kind": "contribution", "target": "main|POST#p4|METADATA", "values": {"likeCount": 1}, "reason": None}
-    ]
-    assert [request["operation"] for request in first["requests"]][:2] == ["GetItem", "TransactWriteItems"]
-    assert document["assumed"] == ["main|USER#cleo|PROFILE"]
-    assert document["cost"]["writeUnits"] == sum(batch["cost"]["writeUnits"] for batch in document["batches"])
 
 
 def test_many_writes_of_one_kind_are_cut_short_for_people_only(run: Run, tmp_path: Path) -> None:

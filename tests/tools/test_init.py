@@ -22,7 +22,6 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from projections.aws.clients import client
 from projections.aws.live_tables import create_table, delete_table
 from projections.deploy.needs import Deployment
-from projections.deploy.package import HANDLERS, MAKEFILE, package
 from projections.deploy.sam_template import sam_template
 from projections.errors import UsageError
 from projections.init.project import PROPOSED, project_with_example, write
@@ -36,15 +35,10 @@ from projections.language.schema import json_schema
 ROOT = Path(__file__).parents[2]
 PLUGIN = "projections.testing.plugin"
 
-Call = Callable[..., tuple[int, str, str]]
+Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def call(request: pytest.FixtureRequest) -> Call:
-    return request.getfixturevalue("run")  # type: ignore[no-any-return]
-
-
-def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def execute(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """In a new project, with this package on the path and no plugin of pytest but ours; not as a part of `make test`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     environment |= {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NO_COLOR": "1"}
@@ -58,7 +52,7 @@ def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
     [('"; touch owned; " $(touch owned).yaml', "environment"), ("'; $(shell touch owned); '.yaml", "arguments")],
 )
 def test_the_name_of_a_file_is_never_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call, name: str, given: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, name: str, given: str
 ) -> None:
     if not shutil.which("make"):
         pytest.skip("make is not on PATH")
@@ -77,7 +71,7 @@ def test_the_name_of_a_file_is_never_run(
             monkeypatch.setenv(variable, value)
     else:
         arguments += [f"{variable}={value}" for variable, value in names.items()]
-    run(
+    execute(
         tmp_path, "make", "template", "template-agrees", "build-WorkerFunction", *arguments
     )  # ends where nothing was packed
     calls = (tmp_path / "calls").read_text()
@@ -88,8 +82,8 @@ def test_the_name_of_a_file_is_never_run(
     ):
         assert "\n".join(["-m", *words, "-m"]) in calls
     with chdir(tmp_path):
-        assert call("check", "--template", f"t{name}", "--", name)[0] == 0
-        assert call("template", "-o", "template.yaml", "--", name)[0] == 0
+        assert run("check", "--template", f"t{name}", "--", name)[0] == 0
+        assert run("template", "-o", "template.yaml", "--", name)[0] == 0
     assert not (tmp_path / "owned").exists()
 
 
@@ -100,87 +94,72 @@ def test_a_name_with_a_line_end_adds_no_line_to_a_template() -> None:
     assert line == "# Written by `projections template 'a\\u000aResources: $(touch owned)'`."
 
 
-def all_passes(directory: Path, call: Call) -> None:
+def all_passes(directory: Path, run: Run) -> None:
     """check and the tests of a new project."""
     with chdir(directory):
-        assert call("check")[0] == 0
-        assert call("check", "--template", "template.yaml")[0] == 0
-    tested = run(directory, sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-q")
+        assert run("check")[0] == 0
+        assert run("check", "--template", "template.yaml")[0] == 0
+    tested = execute(directory, sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-q")
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
 # --- the example ---
 
 
-def test_a_new_project_passes_all_that_it_has(tmp_path: Path, call: Call) -> None:
-    code, out, _ = call("init", tmp_path / "shop")
+def test_a_new_project_passes_all_that_it_has(tmp_path: Path, run: Run) -> None:
+    code, out, _ = run("init", tmp_path / "shop")
     assert code == 0
     assert f"cd {tmp_path / 'shop'}" in out
-    all_passes(tmp_path / "shop", call)
+    all_passes(tmp_path / "shop", run)
     with chdir(tmp_path / "shop"):
-        replayed = json.loads(call("replay", "events/items.json", "events/later-changes.json", "--json")[1])
+        replayed = json.loads(run("replay", "events/items.json", "events/later-changes.json", "--json")[1])
     assert not replayed["quarantined"]
     assert "orderCount" in json.dumps(replayed)
     assert len((tmp_path / "shop" / "README.md").read_text().splitlines()) == 6
 
 
-def test_sam_builds_the_functions_from_this_package(tmp_path: Path, call: Call) -> None:
+def test_a_build_without_this_package_names_what_is_missing(tmp_path: Path, run: Run) -> None:
     if not shutil.which("make"):
         pytest.skip("make is not on PATH")
-    call("init", tmp_path)
-    planned = run(tmp_path, "make", "-n", "build-StreamFunction", f"PYTHON={sys.executable}", "ARTIFACTS_DIR=/tmp/none")
-    assert planned.returncode == 0, planned.stderr
-    assert '-m projections.deploy.package "$RULES" "${ARTIFACTS_DIR:?}"' in planned.stdout
-    assert MAKEFILE.is_file()
-    elsewhere = run(tmp_path, "make", "-n", "build-StreamFunction", "PYTHON=/bin/false")
+    run("init", tmp_path)
+    elsewhere = execute(tmp_path, "make", "-n", "build-StreamFunction", "PYTHON=/bin/false")
     assert "has no dynamodb-projections" in elsewhere.stderr
 
 
-def test_a_forgotten_template_ends_the_build_with_the_command_that_writes_it(tmp_path: Path, call: Call) -> None:
+def test_a_forgotten_template_ends_the_build_with_the_command_that_writes_it(tmp_path: Path, run: Run) -> None:
     """Filters of the former rules would drop every record of the new entity."""
     if not shutil.which("make"):
         pytest.skip("make is not on PATH")
-    call("init", tmp_path)
+    run("init", tmp_path)
     build = ("make", "template-agrees", f"PYTHON={sys.executable}")
     rules = tmp_path / "rules.yaml"
     text = rules.read_text().replace(
         "\nprojections:\n", '\n  Visit: {key: {PK: "VISIT#{id}", SK: "{at}"}}\nprojections:\n'
     )
     rules.write_text(text + "\n  visits: {from: Visit, aggregate: {into: Customer, set: {visits: count}}}\n")
-    forgotten = run(tmp_path, *build)
+    forgotten = execute(tmp_path, *build)
     assert forgotten.returncode == 2, forgotten.stdout
     assert "error [filters]: no filter matches all Visit items" in forgotten.stderr
     assert "Generate it again: projections template rules.yaml -o template.yaml" in forgotten.stderr
     assert "template.yaml does not agree with rules.yaml, so nothing was built." in forgotten.stderr
     for other in ("TEMPLATE=", "TEMPLATE=none.yaml"):
-        assert run(tmp_path, *build, other).returncode == 0
+        assert execute(tmp_path, *build, other).returncode == 0
 
 
-def test_the_package_of_the_functions_holds_library_handlers_and_rules(tmp_path: Path, call: Call) -> None:
-    call("init", tmp_path / "new")
-    package(tmp_path / "new" / "rules.yaml", tmp_path / "built")
-    assert sorted(path.name for path in (tmp_path / "built").iterdir()) == ["handlers", "projections", "rules.json"]
-    assert not (tmp_path / "built/projections/tools").exists()
-    assert (tmp_path / "built/handlers/stream.py").read_text() == (HANDLERS / "stream.py").read_text()
-    assert set(json.loads((tmp_path / "built/rules.json").read_text())["projections"]) == {
-        *("orderById", "spending", "customerInOrder", "openOrders")
-    }
-
-
-def test_existing_files_are_overwritten_only_with_force(tmp_path: Path, call: Call) -> None:
+def test_existing_files_are_overwritten_only_with_force(tmp_path: Path, run: Run) -> None:
     (tmp_path / "README.md").write_text("mine")
-    code, _, err = call("init", tmp_path)
+    code, _, err = run("init", tmp_path)
     assert code == 2
     assert "README.md exists already, so nothing was written" in err
     assert "--force" in err
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
-    assert call("init", tmp_path, "--force")[0] == 0
+    assert run("init", tmp_path, "--force")[0] == 0
     assert (tmp_path / "README.md").read_text() != "mine"
 
 
-def test_a_directory_that_is_a_file_or_cannot_be_written(tmp_path: Path, call: Call) -> None:
+def test_a_directory_that_is_a_file_or_cannot_be_written(tmp_path: Path, run: Run) -> None:
     (tmp_path / "shop").write_text("")
-    code, _, err = call("init", tmp_path / "shop")
+    code, _, err = run("init", tmp_path / "shop")
     assert (code, "a file has the name of a directory that is needed" in err) == (2, True)
     blocked = tmp_path / "blocked"
     blocked.symlink_to(tmp_path / "no" / "where")
@@ -222,12 +201,12 @@ def stored(name: str, url: str) -> list[Any]:
 
 @pytest.mark.deep
 def test_a_proposal_for_a_table_passes_all_that_it_has(
-    tmp_path: Path, call: Call, tables: Any, dynamodb_local_url: str
+    tmp_path: Path, run: Run, tables: Any, dynamodb_local_url: str
 ) -> None:
     """Users, posts, likes, comments and orders; counters and names kept by hand. The table is as it was."""
     options = tables(init_tables.INDEXED, init_tables.social(20, types=True))
     before = stored("app", dynamodb_local_url)
-    code, out, err = call("init", tmp_path / "new", *options)
+    code, out, err = run("init", tmp_path / "new", *options)
     assert code == 0, err
     assert re.search(r"Reading about \d+ items of app: about", err), err
     assert "read units" in err
@@ -235,24 +214,24 @@ def test_a_proposal_for_a_table_passes_all_that_it_has(
     assert "Nothing was written to the table" in out
     assert "likeCount is the number of Like items in" in out
     assert stored("app", dynamodb_local_url) == before
-    all_passes(tmp_path / "new", call)
+    all_passes(tmp_path / "new", run)
     settings = (tmp_path / "new" / "samconfig.toml").read_text()
     assert "ExistingTableName=app ExistingStreamArn=arn:aws:dynamodb:" in settings
 
 
-def test_held_rules_find_a_wrong_counter(tmp_path: Path, call: Call, tables: Any, dynamodb_local_url: str) -> None:
+def test_held_rules_find_a_wrong_counter(tmp_path: Path, run: Run, tables: Any, dynamodb_local_url: str) -> None:
     """What rules.yaml says of itself: apply, and verify compares with what the application wrote by hand."""
     items = init_tables.social(6)
     options = tables(init_tables.INDEXED, items)
     dynamodb = client(endpoint_url=dynamodb_local_url)
-    assert call("init", tmp_path / "new", *options)[0] == 0
+    assert run("init", tmp_path / "new", *options)[0] == 0
     (wrong, *_) = [one for one in items if "likeCount" in one]
     dynamodb.put_item(TableName="app", Item={**wrong, "likeCount": {"N": "99"}})
     create_table(dynamodb, "ledger", LEDGER_SCHEMA, stream=False)
     try:
         rules, live = tmp_path / "new" / "rules.yaml", [*options, "--ledger", "ledger", "--json"]
-        assert call("apply", rules, *live)[0] == 0
-        code, out, _ = call("verify", "--rules", rules, *live, "--patience", 0)
+        assert run("apply", rules, *live)[0] == 0
+        code, out, _ = run("verify", "--rules", rules, *live, "--patience", 0)
     finally:
         delete_table(dynamodb, "ledger")
     (drift,) = json.loads(out)["drift"]
@@ -261,13 +240,13 @@ def test_held_rules_find_a_wrong_counter(tmp_path: Path, call: Call, tables: Any
     assert stored("app", dynamodb_local_url) == in_order(as_left)
 
 
-def test_uncertain_rules_are_listed(tmp_path: Path, call: Call, tables: Any) -> None:
+def test_uncertain_rules_are_listed(tmp_path: Path, run: Run, tables: Any) -> None:
     items = init_tables.social(8)
     wrong = sorted((one for one in items if "likeCount" in one), key=lambda one: one["PK"]["S"])[:2]
     for one in wrong:
         one["likeCount"] = {"N": str(int(one["likeCount"]["N"]) + 3)}
     options = tables(init_tables.INDEXED, items)
-    code, out, _ = call("init", tmp_path, *options)
+    code, out, _ = run("init", tmp_path, *options)
     assert code == 0
     shown = out[out.index("uncertain  ") :].splitlines()
     counts = [int(one["likeCount"]["N"]) for one in wrong]
@@ -277,30 +256,30 @@ def test_uncertain_rules_are_listed(tmp_path: Path, call: Call, tables: Any) -> 
     ]
     (rule,) = [
         one
-        for one in json.loads(call("init", tmp_path, *options, "--force", "--json")[1])["rules"]
+        for one in json.loads(run("init", tmp_path, *options, "--force", "--json")[1])["rules"]
         if one["state"] == "uncertain"
     ]
     assert (rule["name"], rule["contradiction"]["changes"]) == ("likesOfPost", 2)
 
 
-def test_numeric_keys_and_no_structure_give_working_projects(tmp_path: Path, call: Call, tables: Any) -> None:
+def test_numeric_keys_and_no_structure_give_working_projects(tmp_path: Path, run: Run, tables: Any) -> None:
     for table, items in (init_tables.readings(), init_tables.junk()):
-        code, out, err = call("init", tmp_path / table.name, *tables(table, items))
+        code, out, err = run("init", tmp_path / table.name, *tables(table, items))
         assert code == 0, err
         assert ("No structure was recognised" in out) == (table.name == "junk")
         made = tmp_path / table.name
-        assert call("check", made / "rules.yaml")[0] == 0
+        assert run("check", made / "rules.yaml")[0] == 0
         (named,) = re.findall(r"\A# yaml-language-server: \$schema=(\S+)\n", (made / "rules.yaml").read_text())
         assert json.loads((made / named).read_text()) == json_schema()
-    tested = run(made, sys.executable, "-m", "pytest", "-p", PLUGIN, "-q")
+    tested = execute(made, sys.executable, "-m", "pytest", "-p", PLUGIN, "-q")
     assert tested.returncode == 0, tested.stdout
-    code, _, err = call("simulate", "--rules", made / "rules.yaml")
+    code, _, err = run("simulate", "--rules", made / "rules.yaml")
     assert (code, "no rules to simulate. Add rules under" in err) == (2, True)
 
 
-def test_json_has_the_proposal_and_its_cost(tmp_path: Path, call: Call, tables: Any) -> None:
+def test_json_has_the_proposal_and_its_cost(tmp_path: Path, run: Run, tables: Any) -> None:
     table, items = init_tables.tenants()
-    code, out, err = call("init", tmp_path, *tables(table, items), "--json")
+    code, out, err = run("init", tmp_path, *tables(table, items), "--json")
     said = json.loads(out)
     assert (code, err) == (0, "")
     assert [one["name"] for one in said["entities"]] == ["User", "Project"]
@@ -332,20 +311,20 @@ def test_a_small_sample_is_small_and_from_all_over_the_table(tables: Any, dynamo
 
 
 def test_a_table_that_is_not_there_and_one_that_is_empty(
-    tmp_path: Path, call: Call, tables: Any, dynamodb_local_url: str
+    tmp_path: Path, run: Run, tables: Any, dynamodb_local_url: str
 ) -> None:
     options = tables(Table("nothing-in-it", (("id", "S"),)), [])
-    code, _, err = call("init", tmp_path / "new", *options)
+    code, _, err = run("init", tmp_path / "new", *options)
     assert (code, "table nothing-in-it is empty, so no rules can be inferred" in err) == (2, True)
-    code, _, err = call("init", tmp_path / "new", "--table", "nothing", "--endpoint-url", dynamodb_local_url)
+    code, _, err = run("init", tmp_path / "new", "--table", "nothing", "--endpoint-url", dynamodb_local_url)
     assert code == 2
     assert f"there is no table nothing at {dynamodb_local_url}, us-east-1. Check name" in err
     assert not (tmp_path / "new").exists()
 
 
-def test_nothing_is_read_where_nothing_would_be_written(tmp_path: Path, call: Call) -> None:
+def test_nothing_is_read_where_nothing_would_be_written(tmp_path: Path, run: Run) -> None:
     (tmp_path / "rules.yaml").write_text("")
-    code, _, err = call("init", tmp_path, "--table", "app", "--endpoint-url", "http://127.0.0.1:1")
+    code, _, err = run("init", tmp_path, "--table", "app", "--endpoint-url", "http://127.0.0.1:1")
     assert (code, "rules.yaml exists already, so nothing was written" in err) == (2, True)
 
 
@@ -374,12 +353,22 @@ def test_credentials_that_do_not_suffice(code: str) -> None:
         read_sample(_Refusing(error), "app", 10, 10.0, lambda _: None)
 
 
-def test_no_credentials_and_no_region(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_credentials_and_no_region(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="table app: no AWS credentials"):
         describe(_Refusing(NoCredentialsError()), "app")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    code, _, err = call("init", tmp_path, "--table", "app")
+    code, _, err = run("init", tmp_path, "--table", "app")
     assert (code, "pass --region NAME" in err) == (2, True)
+
+
+def write_metadata(directory: Path, monkeypatch: pytest.MonkeyPatch, origin: object) -> None:
+    """Make the metadata of version 7.8 of this package, and of where pip got it, the first on the path."""
+    information = directory / "dynamodb_projections-7.8.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.4\nName: dynamodb-projections\nVersion: 7.8\n")
+    if origin:
+        (information / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(directory)
 
 
 @pytest.mark.parametrize(
@@ -400,23 +389,14 @@ def test_no_credentials_and_no_region(tmp_path: Path, call: Call, monkeypatch: p
 def test_a_project_requires_what_made_it(
     origin: object, requirement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    information = tmp_path / "dynamodb_projections-7.8.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.4\nName: dynamodb-projections\nVersion: 7.8\n")
-    if origin:
-        (information / "direct_url.json").write_text(json.dumps(origin))
-    monkeypatch.syspath_prepend(tmp_path)
+    write_metadata(tmp_path, monkeypatch, origin)
     assert project_with_example("shop")["requirements.txt"] == f"{requirement}\n"
 
 
 def test_a_project_of_a_version_from_this_machine_contains_its_wheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    information = tmp_path / "dynamodb_projections-7.8.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.4\nName: dynamodb-projections\nVersion: 7.8\n")
-    (information / "direct_url.json").write_text(json.dumps({"url": "file:///gone", "dir_info": {"editable": True}}))
-    monkeypatch.syspath_prepend(tmp_path)
+    write_metadata(tmp_path, monkeypatch, {"url": "file:///gone", "dir_info": {"editable": True}})
     files = project_with_example("shop")
     assert str(files["requirements.txt"]).splitlines()[1:] == [
         "./vendor/dynamodb_projections-7.8-py3-none-any.whl[test]"

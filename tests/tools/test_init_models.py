@@ -262,10 +262,7 @@ def test_electrodb_key_that_cannot_be_read(tmp_path: Path, pk: dict[str, Any], p
         ('{"DataModel": []}', ": DataModel: the model has no table"),
         ('{"DataModel": {}}', ": DataModel: expected a list, found a mapping"),
         ('{"DataModel": [{"TableName": "t"}]}', ": DataModel[0]: KeyAttributes is missing"),
-        (
-            '{"DataModel": [{"TableName": "t", "KeyAttributes": {}}]}',
-            ": DataModel[0]: the partition key is missing",
-        ),
+        ('{"DataModel": [{"TableName": "t", "KeyAttributes": {}}]}', ": DataModel[0]: the partition key is missing"),
         (
             '{"DataModel": [{"TableName": "t", "KeyAttributes": {"PartitionKey": {"AttributeName": "a", "AttributeType":'
             ' "M"}}}]}',
