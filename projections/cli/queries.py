@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
@@ -137,7 +137,7 @@ def _show(rules: RuleSet, only: str | None, as_json: bool) -> int:
     from projections.terminal import json_text, print_text
 
     patterns = access_patterns(rules.program.model, rules.queries, only)
-    ranks = [*rank_patterns(rules.program.model)] if only is None else []
+    ranks = [*rank_patterns(rules.program.model, rules.queries)] if only is None else []
     if as_json:
         more = {"ranks": [rank.document() for rank in ranks]} if ranks else {}
         print_text(json_text({"queries": [pattern.document() for pattern in patterns], **more}))
@@ -272,7 +272,7 @@ def print_patterns(
     rows = [[(name, "bold") for name in ("id", "query", "question", "answer", "requests", "path", "key condition")]]
     for pattern in patterns:
         rows += _rows(pattern)
-    rows += map(_rank_row, ranks)
+    rows += [row for rank in ranks for row in _rank_rows(rank)]
     if len(rows) > 1:
         print_grid(rows, indent=0)
     if not patterns:
@@ -304,13 +304,19 @@ def _rows(pattern: AccessPattern) -> list[list[tuple[str, str]]]:
     ]
 
 
-def _rank_row(pattern: RankPattern) -> list[tuple[str, str]]:
+def _rank_rows(pattern: RankPattern) -> Iterator[list[tuple[str, str]]]:
+    """Yield the row of a rank, and if a query lists a board, that of its items at positions."""
     from projections.inspect.access_patterns import WORDS
 
     word, colour, question = WORDS["one"], COLOURS["one"], short(pattern.question, 48)
     reads = f"{count(pattern.items, 'item')} for {pattern.key}"
-    texts = ("-", pattern.rule, question, word, "1", "ledger", reads)
-    return list(zip(texts, ("", "cyan", "dim", colour, "", "", ""), strict=True))
+    styles = ("", "cyan", "dim", colour, "", "", "")
+    yield list(zip(("-", pattern.rule, question, word, "1", "ledger", reads), styles, strict=True))
+    if (at := pattern.positions) is not None:
+        reads = f"{at['readUnits']} read units, then {at['query']} from the score on"
+        number, path = str(at["requests"]), f"ledger, {at['path']}"
+        texts = ("", "", "The items at positions", WORDS["several"], number, path, reads)
+        yield list(zip(texts, styles, strict=True))
 
 
 def _print_details(pattern: AccessPattern, *, verbose: bool) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from projections.access.placeholders import placeholder_reads
+from projections.access.placeholders import placeholder_reads, request_count
 from projections.access.query_reads import Read
 from projections.language.access.additions import looks_like_time
+from projections.language.access.board_listing import board_listing
 from projections.language.access.plan import Plan, Query, Verdict
 from projections.language.access.planner import plan
 from projections.language.access.proposals import Proposal, proposal
@@ -89,6 +90,7 @@ class RankPattern(NamedTuple):
     """The ranks of a rule. `key` is that of a board, `inputs` are its variables.
 
     A rank, a percentile or a count takes one request, which reads `items`. A score at a position takes `requests`.
+    `positions` has the query that lists a board, its path, all requests of a page, and the read units of the ledger.
     """
 
     rule: str
@@ -99,6 +101,7 @@ class RankPattern(NamedTuple):
     by: str
     items: int
     requests: int
+    positions: Mapping[str, Any] | None = None
 
     @property
     def question(self) -> str:
@@ -110,11 +113,16 @@ class RankPattern(NamedTuple):
         return self._asdict()
 
 
-def rank_patterns(rules: Rules) -> Iterator[RankPattern]:
+def rank_patterns(rules: Rules, queries: Mapping[str, Query]) -> Iterator[RankPattern]:
     """Yield the access pattern of each rule of the kind `rank`, in the order of the file."""
     for name, rule in rules.projections.items():
         rank = rule.action
         if isinstance(rank, Rank):
             board, by = rules.entities[rule.into], expression_text(rank.by)
-            shown, items = entity_key(rules, rule.into), rank.items_of_rank
-            yield RankPattern(name, rule.description, rule.into, shown, board.variables, by, items, rank.scale.levels)
+            shown, items, levels = entity_key(rules, rule.into), rank.items_of_rank, rank.scale.levels
+            listing, positions = board_listing(rules, name, queries), None
+            if listing is not None:
+                units = levels + items - 1  # each request of the ledger reads the registry and one group
+                place = listing.query.name, listing.plan.path, levels + request_count(listing.plan), units
+                positions = dict(zip(("query", "path", "requests", "readUnits"), place, strict=True))
+            yield RankPattern(name, rule.description, rule.into, shown, board.variables, by, items, levels, positions)

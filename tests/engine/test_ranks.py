@@ -144,14 +144,6 @@ def test_a_change_of_the_last_digits_touches_one_group() -> None:
     assert len(one.store.transactions[-1]) == 1 + 1 + 2 + 2 + 2
 
 
-def test_scores_of_one_batch_share_the_groups_above() -> None:
-    one = world()
-    for player in range(20):
-        score(one, player, 12_340_000 + player)
-    one.settle()
-    assert [len(writes) for writes in one.store.transactions] == [20 + 4]
-
-
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from projections.access.ranking import ranking_of
-from projections.api import load
+from projections.api import load, loads
 from projections.engine.store import ItemKey
 from projections.errors import UsageError
 from projections.inspect.access_patterns import rank_patterns
 from tests.engine.world import World
 
 HEAD = """
-table: {key: [PK, SK]}
+table: {key: [PK, SK], indexes: {GSI1: {GSI1PK: S, GSI1SK: N}}}
 entities:
   Score: {key: {PK: "GAME#{game}", SK: "WEEK#{week}#{playerId}"}}
   Board: {key: {PK: "GAME#{game}", SK: "WEEK#{week}"}}
@@ -27,6 +27,8 @@ RULES = """  weekly:
     rank: {into: Board, by: won * 3 + drawn, digits: 5}
   laps: {from: Score, rank: {into: Board, by: lap, digits: 6, decimals: 3, order: asc, shards: 4}}
   tries: {from: Score, rank: {into: Board, by: tries, digits: 2, shards: 3}}
+  listed: {from: Score, index: {GSI1PK: "{game}#{week}#{playerId|bucket(2)}", GSI1SK: "{lap}"}}
+queries: {fastest: {find: Score, by: [game, week], order: lap}}
 """
 
 
@@ -44,14 +46,19 @@ def test_reads_of_a_rank_are_those_that_are_shown(name: str, monkeypatch: pytest
         return get_many(keys)
 
     monkeypatch.setattr(one.store, "get_many", counted)
-    shown = next(found for found in rank_patterns(one.program.model) if found.rule == name)
-    ranking = ranking_of(one.program, one.store, name, {"game": "g", "week": "1"})
+    queries = loads(HEAD + RULES).queries
+    shown = next(found for found in rank_patterns(one.program.model, queries) if found.rule == name)
+    ranking = ranking_of(one.program, one.store, name, {"game": "g", "week": "1"}, queries)
     reads.clear()
     assert ranking.rank(1).total == 3
     assert reads == [shown.items]
     reads.clear()
     assert ranking.at(1) is not None
     assert len(reads) == shown.requests
+    if name == "laps":
+        reads.clear()
+        assert len(ranking.positions(1, 3).items) == 3
+        assert (len(reads) + 2, sum(reads)) == (shown.positions["requests"], shown.positions["readUnits"])
 
 
 @pytest.fixture
@@ -65,9 +72,10 @@ def test_ranks_have_rows_in_the_table_of_access_patterns(run: Any, file: str) ->
     code, out, _ = run("queries", "--rules", file)
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0
-    assert lines[1:4] == [
+    assert lines[2:6] == [
         "- weekly The place of a player in a week one request 1 ledger 4 items for GAME#{game} · WEEK#{week}",
         "- laps The rank of a score (lap) on a Board one request 1 ledger 10 items for GAME#{game} · WEEK#{week}",
+        "The items at positions several requests 5 ledger, GSI1 12 read units, then fastest from the score on",
         "- tries The rank of a score (tries) on a Board one request 1 ledger 4 items for GAME#{game} · WEEK#{week}",
     ]
 
@@ -76,7 +84,7 @@ def test_ranks_are_on_the_design_page(run: Any, file: str) -> None:
     _, out, _ = run("queries", "--rules", file, "--markdown")
     row = next(line for line in out.splitlines() if line.startswith("| `laps`<br>"))
     assert "`game`, `week`<br>`lap`: the score, or the position" in row
-    assert row.endswith("| 1 request of 10 items | 3 requests |")
+    assert row.endswith("| 1 request of 10 items | 3 requests<br>items: then query `fastest` |")
 
 
 def test_a_rank_is_no_query(file: str) -> None:

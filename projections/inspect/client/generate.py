@@ -249,18 +249,11 @@ def rank_functions(
     assert query.bounds is not None
     bound = query.bounds.low if listing.bound == "from" else query.bounds.high
     values = [variables[listing.board[parameter]] for parameter in listing.query.parameters]
-    begins, wait = ("async def", "await ") if waits else ("def", "")
+    begins, wait, page = "async def" if waits else "def", "await " if waits else "", f"Positions[{query.type}]"
     many = f"{listing.query.entities[0]} items at the positions from `first` to `last` of {board}, the best at 1."
     read = f"Read by query {listing.query.name}. Scores may change between the reads of the ledger and of the query."
     for word, place, more, returned, helper, text in (
-        (
-            "positions",
-            ["first"],
-            ["first: int", "last: int"],
-            f"Positions[{query.type}]",
-            "results, place, first, last",
-            many,
-        ),
+        ("positions", ["first"], ["first: int", "last: int"], page, "results, place, first, last", many),
         ("random", [], [], f"{query.type} | None", "results, place", f"A random item of {board}; None if it has none."),
     ):
         function = scope.names.take(f"{name}_{word}")

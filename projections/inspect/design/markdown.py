@@ -125,10 +125,10 @@ def _patterns(design: Design) -> Iterator[str]:
         yield _table(columns, map(_pattern, design.patterns))
     else:
         yield "The rule file has no queries."
-    if ranks := [*rank_patterns(design.rules)]:
+    if ranks := [*rank_patterns(design.rules, {each.query.name: each.query for each in design.patterns})]:
         yield (
             "Ranks, percentiles and counts of scores, and the score at a position. `projections queries` and the Python API "
-            "read them from the ledger, one read unit for each item."
+            "read them from the ledger, one read unit for each item. A generated client takes a request for each two digits."
         )
         boards = ("Rule", "Board", "Key", "Inputs", "A rank", "A score at a position")
         yield _table(boards, map(_rank, ranks))
@@ -183,7 +183,8 @@ def _rank(pattern: RankPattern) -> Sequence[str]:
         code_span(pattern.key),
         _lines([_codes(pattern.inputs), f"{code_span(pattern.by)}: the score, or the position"]),
         f"1 request of {pattern.items} {'item' if pattern.items == 1 else 'items'}",
-        f"{pattern.requests} {'request' if pattern.requests == 1 else 'requests'}",
+        f"{pattern.requests} {'request' if pattern.requests == 1 else 'requests'}"
+        + (f"<br>items: then query {code_span(pattern.positions['query'])}" if pattern.positions else ""),
     )
 
 
