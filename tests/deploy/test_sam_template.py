@@ -189,8 +189,6 @@ def test_no_concurrency_is_reserved_unless_asked_for_and_never_less_than_the_wor
         assert parameter["Default"] == ""
         allowed = [text for text in ("", *map(str, range(30))) if re.fullmatch(parameter["AllowedPattern"], text)]
         assert allowed == ["", *map(str, range(least, 30))]
-    workers = resources()["WorkerFunction"]["Properties"]["Events"]["Tasks"]["Properties"]["ScalingConfig"]
-    assert workers == {"MaximumConcurrency": 2}
 
 
 def test_the_dashboard_is_json_once_its_names_are_in() -> None:

@@ -216,4 +216,4 @@ def test_the_commands_on_files_work(
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code in (0, 1), (words, capsys.readouterr())
-    assert {words[0] for words in LOCAL} == {"check", "template", "diff", "cost"}
+    assert {words[0] for words in LOCAL} == {"check", "template", "diff"}

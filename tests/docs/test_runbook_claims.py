@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from projections.engine.processor import Processor
 from projections.engine.store import Image
-from projections.language.program import LEDGER_SCHEMA
-from projections.stores.memory import MemoryStore
 from tests.operations.backfill.stage import ALL, AUTHOR, LISTED, NAMES, SIGHT, TAGS, Stage
 
 OLDER, NEWER = "2024-12-31T00:00:00.000", "2025-06-01T00:00:00.000"
@@ -36,34 +33,6 @@ def replaced(stage: Stage, table: str, items: list[Image]) -> None:
 
 
 # --- Regions
-
-
-class Elsewhere(MemoryStore):
-    """The same application table, with a ledger of its own."""
-
-    def __init__(self, other: MemoryStore) -> None:
-        super().__init__({"main": other.schema("main"), "ledger": LEDGER_SCHEMA}, streams=["main"])
-        self._tables["main"] = other._tables["main"]
-        self._streams = other._streams
-        self._next_sequence = 2 * 10**20
-
-
-def test_functions_with_two_ledgers_overwrite_the_same_targets_without_end() -> None:
-    stage = Stage(SIGHT)
-    elsewhere = Elsewhere(stage.store)
-    other = Processor(stage.program, elsewhere, tables={"main": "main"})
-    stage.like(1, 1, stars=3)
-    seen, healed = 0, 0.0
-    for _ in range(30):
-        stage.settle()
-        records = stage.store.stream("main", seen)
-        seen += len(records)
-        healed += other.process(records, remaining=lambda: 60.0).counts["healed"]
-        assert stage.records(), "the other one wrote nothing"
-        copy = stage.item("SEEN#1#1", "X")
-        assert copy is not None
-        assert copy["stars"] == 3
-    assert healed >= 29
 
 
 def test_records_of_a_stream_with_an_older_label_are_ignored_and_those_of_a_newer_one_are_not() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from emulators import ROOT
@@ -83,11 +81,6 @@ def test_entity_without_prefix_gives_no_filters_and_a_note() -> None:
     assert "Reading" in found.notes[0]
 
 
-def test_a_table_that_no_rule_uses_gets_no_records() -> None:
-    found = filters(TWO, {})
-    assert not passes(found, TWO, "USER#1", "PROFILE")
-
-
 def test_more_prefixes_than_filters_make_coarser_filters_and_a_note() -> None:
     keys = {f"E{n}": (f"P{n}#{{x}}", f"S{n}#{{y}}") for n in range(8)}
     found = of(TWO, **keys)
@@ -148,8 +141,3 @@ def test_filters_without_a_note_match_only_needed_records(
 
 def _begins(prefix: Prefix, text: str) -> bool:
     return text == prefix.text if prefix.exact else text.startswith(prefix.text)
-
-
-def test_patterns_are_json() -> None:
-    patterns: tuple[Mapping[str, Any], ...] = of(TWO, A=('A"{x}', "ü#{y}")).patterns
-    assert json.loads(json.dumps(patterns)) == list(patterns)
