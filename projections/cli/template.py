@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     help="Allow the functions to read and write only items whose partition keys have the prefixes of the rules (IAM).",
 )
 @click.option(
+    "--notify",
+    metavar="RULE",
+    multiple=True,
+    help="Add a pipe that sends changes of items with values of this rule to an event bus. Repeatable.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["sam", "cloudformation", "cdk", "cdk-typescript"]),
@@ -60,6 +66,7 @@ def command(
     rules: str | None,
     existing: bool,
     leading_keys: bool,
+    notify: tuple[str, ...],
     form: str,
     settings: tuple[str, ...],
     output: str | None,
@@ -98,7 +105,7 @@ def command(
         from projections.deploy.needs import Deployment
 
         program = program_of(rules)
-        deployment = Deployment(_path_text(find_rules(rules)), program, existing, leading_keys)
+        deployment = Deployment(_path_text(find_rules(rules)), program, existing, leading_keys, notify)
         text = _text(form, deployment, settings)
     if not put_out(text, output, force=force):
         return 1

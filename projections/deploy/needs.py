@@ -16,6 +16,8 @@ from projections.errors import UsageError
 from projections.language.entity import Entity
 from projections.language.keys import Schema
 from projections.language.program import Program
+from projections.language.rules import LedgerRule
+from projections.language.syntax import suggest
 from projections.language.templates import KeyPattern
 
 NOTHING: Mapping[str, Any] = {"eventName": [{"exists": False}]}
@@ -218,6 +220,8 @@ class TableNeeds(NamedTuple):
     """The rules that count its items by the shards of its stream."""
     unrestricted: str
     """Why a condition on partition keys is not possible, empty if it is."""
+    messages: tuple[Mapping[str, Any], ...]
+    """The filters of the pipe that sends its records to an event bus; none without a pipe."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +229,7 @@ class Deployment:
     """A deployment of rules.
 
     `existing`: all tables exist already, and the template creates none. `leading_keys`: the roles may write only items whose
-    partition keys rules make or read.
+    partition keys rules make or read. `notify`: the rules whose values a pipe sends to an event bus.
     """
 
     file: str
@@ -233,12 +237,13 @@ class Deployment:
     program: Program
     existing: bool = False
     leading_keys: bool = False
+    notify: tuple[str, ...] = ()
 
     @cached_property
     def tables(self) -> tuple[TableNeeds, ...]:
-        """The tables in the order of the rules. Raises UsageError for a name that AWS rejects."""
+        """The tables in the order of the rules. Raises UsageError for a name that AWS rejects, and for `notify`."""
         suffixes = _suffixes(self.program.tables)
-        return tuple(_needs(self.program, name, suffixes[name]) for name in self.program.tables)
+        return tuple(_needs(self.program, name, suffixes[name], self.notify) for name in self.program.tables)
 
     @cached_property
     def within(self) -> tuple[tuple[str, str, int], ...]:
@@ -255,7 +260,35 @@ def entities_of(program: Program, table: str) -> list[Entity]:
     return [entity for entity in program.entities.values() if entity.name in used and entity.table == table]
 
 
-def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
+def _message_filters(program: Program, table: str, notify: Iterable[str]) -> tuple[Mapping[str, Any], ...]:
+    """Return filters for the records of a table's items that have the guards of these rules. Raises UsageError.
+
+    A pattern cannot compare the images of a record, so all changes of these items match. It cannot test `eventName` in a
+    pipe either: a deletion is a record whose old image has the guard, and only of an item that the rule deletes it is a
+    change of a derived value.
+    """
+    patterns: list[Mapping[str, Any]] = []
+    for name in dict.fromkeys(notify):
+        rule = program.rules.get(name)
+        if rule is None:
+            raise UsageError(f"--notify {name}: there is no such rule{suggest(name, list(program.rules))}")
+        if not isinstance(rule, LedgerRule) or rule.claimed or not rule.writes_items:
+            raise UsageError(
+                f"--notify {name}: only guards of aggregate, top, latest and flag rules number the values that they publish"
+            )
+        if rule.into.table == table:
+            images = ("NewImage", "OldImage") if rule.into.owned_by_rules else ("NewImage",)
+            guard = {program.guard(name): {"S": [{"exists": True}]}}
+            patterns += [{"dynamodb": {image: guard}} for image in images]
+    if len(patterns) > MOST:
+        raise UsageError(
+            f"--notify: a pipe accepts {MOST} filters, and the rules of table {table} need {len(patterns)}: one each, "
+            "and two for an item that rules create. Omit rules"
+        )
+    return tuple(patterns)
+
+
+def _needs(program: Program, name: str, suffix: str, notify: tuple[str, ...]) -> TableNeeds:
     schema, rules = program.tables[name], program.rules.values()
     for index in schema.indexes:
         if not _INDEX_NAME.fullmatch(index):
@@ -289,6 +322,7 @@ def _needs(program: Program, name: str, suffix: str) -> TableNeeds:
         lanes=program.lanes_from[name],
         leading=leading_keys([partition for partition, *_ in prefixes.values()]),
         unrestricted=unrestricted,
+        messages=_message_filters(program, name, notify),
     )
 
 

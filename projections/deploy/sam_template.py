@@ -102,6 +102,7 @@ def _facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
         "restricted": deployment.leading_keys,
         "unrestricted": not deployment.leading_keys,
         "parallel": not all(each.lanes for each in deployment.tables),
+        "sends messages": any(each.messages for each in deployment.tables),
     }
     if table is not None:
         facts |= {
@@ -112,6 +113,7 @@ def _facts(deployment: Deployment, table: TableNeeds | None) -> dict[str, bool]:
             "takes statements": table.children or table.published,
             "looks up children": bool(table.queried),
             "lanes": bool(table.lanes),
+            "has a pipe": bool(table.messages),
         }
     return facts
 
@@ -127,6 +129,7 @@ def _values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
             for flag, is_set in {
                 "existing-table": deployment.existing,
                 "leading-keys": deployment.leading_keys,
+                **{f"notify {shlex.quote(printable(rule))}": True for rule in deployment.notify},
             }.items()
             if is_set
         ),
@@ -160,7 +163,8 @@ def _part(name: str, deployment: Deployment, table: TableNeeds | None) -> list[s
     if name == "freshness alarms":
         return _freshness_alarms(deployment)
     assert table is not None, f"{name} is of one table"
-    return {"keys and indexes": _keys, "ttl": _ttl, "filters": _filters}[name](table)
+    parts = {"keys and indexes": _keys, "ttl": _ttl, "filters": _filters, "message filters": _message_filters}
+    return parts[name](table)
 
 
 def _freshness_alarms(deployment: Deployment) -> list[str]:
@@ -298,6 +302,10 @@ def _filters(table: TableNeeds) -> list[str]:
         "  Filters:",
         *(line for pattern in filters.patterns for line in _pattern(pattern)),
     ]
+
+
+def _message_filters(table: TableNeeds) -> list[str]:
+    return [line for pattern in table.messages for line in ("- Pattern: >-", f"    {_json(pattern)}")]
 
 
 def _pattern(pattern: Mapping[str, Any]) -> list[str]:

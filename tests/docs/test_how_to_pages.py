@@ -13,9 +13,10 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from guide import DOCS, ROOT, apply_to_post, blocks, run_examples, said
@@ -30,6 +31,8 @@ from runbook import Block, page_blocks
 import projections
 from projections.aws.queues import Queue
 from projections.cli.main import COMMANDS, main
+from projections.deploy.comparison import passes
+from projections.deploy.needs import Deployment
 from projections.testing.cases import Case
 from projections.testing.scenario import Scenario
 
@@ -138,8 +141,12 @@ def test_a_page_shows_what_its_commands_print(
 
 
 ITEM = {"Item": {"PK": {"S": "POST#p1"}, "SK": {"S": "LIKE#ann"}, "stars": {"S": "5"}}}
-GIVEN = {"replay-a-failure": {"item.json": json.dumps(ITEM)}}
-"""Files that commands of AWS write, by page."""
+SCHEMA = (
+    '{"model": {"entity": "post", "version": "1", "service": "blog"}, "attributes": {"postId": {"type": "string"}}, '
+    '"indexes": {"byId": {"pk": {"field": "pk", "composite": ["postId"]}, "sk": {"field": "sk", "composite": []}}}}'
+)
+GIVEN = {"replay-a-failure": {"item.json": json.dumps(ITEM)}, "use-electrodb-tables": {"schema.json": SCHEMA}}
+"""Files that other programs write, by page."""
 
 
 @pytest.mark.deep
@@ -148,6 +155,26 @@ def test_the_examples_about_own_writes_print_what_the_page_shows() -> None:
     examples = [block for block in blocks(PAGES["read-your-own-write"]) if block.language == "python"]
     apply_to_post(examples[0])
     assert run_examples(examples, {}, "read-your-own-write.md") > 6
+
+
+def test_the_consumer_of_messages_accepts_each_published_value_once() -> None:
+    """Also of records that come twice, and where the application writes to the item, overwrites the value or removes it."""
+    rules, program = (block.text for block in page_blocks(PAGES["send-messages"]) if FILE.match(block.text))
+    consumer: dict[str, Any] = {}
+    exec(program, consumer)
+    scenario, records = Scenario(projections.loads(rules)), list[Mapping[str, Any]]()
+    deliver = scenario.store.on_record
+    scenario.store.on_record = lambda table, record: (records.append(record), deliver(table, record))
+    post, like = {"PK": "POST#p1", "SK": "METADATA"}, {"PK": "POST#p1", "SK": "LIKE#ann"}
+    changes = [{"put": post}, {"put": like}, {"update": post | {"title": "A"}}, {"update": post | {"likeCount": 9}}]
+    for step in [*changes, {"put": post}, {"delete": like}, {"delete": post}, {"put": post}]:
+        scenario.do(step).settle()
+    (table,) = Deployment("", scenario.program, notify=("likes",)).tables
+    passed = [record for record in records if any(passes(each, record) for each in table.messages)]
+    seen: dict[str, str] = {}
+    accepted = [each for record in passed for each in [record] * 2 if consumer["is_new"](each, seen)]
+    assert [each["dynamodb"]["NewImage"]["likeCount"]["N"] for each in accepted] == ["0", "1", "0"]
+    assert (len(records), len(passed)) == (14, 8)
 
 
 # --- pages on a deployment
@@ -281,7 +308,7 @@ def test_commands_have_the_options_that_a_page_gives_them(name: str) -> None:
             elif program == "sam":
                 given = {word.partition("=")[0] for word in words if re.match(r"[A-Z]\w+=", word)}
                 assert given <= committed()["Parameters"].keys() | {
-                    name for name in given if name.startswith("Existing")
+                    name for name in given if name.startswith(("Existing", "EventBus"))
                 }
                 assert words[0] in ("build", "deploy", "delete", "local")
             else:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,9 @@ def test_cfn_lint_finds_nothing_in_any_template(tmp_path: Path) -> None:
         (tmp_path / f"{path.stem}.yaml").write_text(sam_template(deployment(path)))
     for path in (TABLES, EMBEDS):
         (tmp_path / f"{path.stem}-existing.yaml").write_text(sam_template(deployment(path, existing=True)))
+    messages = replace(deployment(TABLES), notify=("totals", "perDevice"))
+    for number, notifying in enumerate((messages, replace(messages, existing=True))):
+        (tmp_path / f"messages{number}.yaml").write_text(sam_template(notifying))
     plain = cloudformation_template(deployment(TABLES))
     valued = with_values(plain, {"KmsKeyArn": "arn:aws:kms:us-east-1:111122223333:key/1"})
     for name, template in (("plain", plain), ("valued", valued)):
@@ -251,15 +255,15 @@ def test_without_keys_there_is_no_policy_for_them() -> None:
     assert all("ManagedPolicyArns" not in one.properties for one in resolution.of_type("AWS::IAM::Role"))
 
 
+def statements(template: Mapping[str, Any], role: str) -> list[Mapping[str, Any]]:
+    policies = template["Resources"][role]["Properties"]["Policies"]
+    return [one for policy in policies for one in policy.get("PolicyDocument", {}).get("Statement", ())]
+
+
 def actions(template: Mapping[str, Any], role: str, table: str) -> set[str]:
     """What a role may do with a table, without `dynamodb:`."""
-    policies = template["Resources"][role]["Properties"]["Policies"]
-    statements = [
-        one for policy in policies if "PolicyDocument" in policy for one in policy["PolicyDocument"]["Statement"]
-    ]
-    return {
-        action.removeprefix("dynamodb:") for one in statements if one["Sid"] == table for action in list(one["Action"])
-    }
+    allowed = [one["Action"] for one in statements(template, role) if one["Sid"] == table]
+    return {action.removeprefix("dynamodb:") for each in allowed for action in each}
 
 
 def test_permissions_are_the_least_that_the_rules_need() -> None:
@@ -278,13 +282,28 @@ def test_permissions_are_the_least_that_the_rules_need() -> None:
     assert actions(template, "WorkerRole", "ApplicationTable") == backfill | {"PartiQLUpdate", "Query"}
 
 
+def test_a_pipe_may_only_read_the_stream_of_its_table_and_put_to_the_bus() -> None:
+    """Its filters test no `eventName`, which pipes refuse. Deletions pass only of items that rules delete."""
+    notifying = replace(deployment(TABLES), notify=("perDevice", "totals"))
+    template = parsed(sam_template(notifying))
+    pipes = {name: one["Properties"] for name, one in template["Resources"].items() if "Pipe" in one["Type"]}
+    assert pipes.keys() == {"MessagesApp", "MessagesStats"}
+    stream, bus = statements(template, "MessagesRoleStats")
+    pipe = pipes["MessagesStats"]
+    assert (stream["Resource"], bus["Resource"], bus["Action"]) == (pipe["Source"], pipe["Target"], "events:PutEvents")
+    assert {action.partition(":")[0] for action in stream["Action"]} == {"dynamodb"}
+    images = {table.name: [[*one["dynamodb"]] for one in table.messages] for table in notifying.tables}
+    assert images == {"app": [["NewImage"]], "readings": [], "stats": [["NewImage"], ["OldImage"]]}
+    for wrong, reason in {"total": 'mean "totals"', "copies": "aggregate, top, latest and flag"}.items():
+        with pytest.raises(UsageError, match=reason):
+            sam_template(replace(notifying, notify=(wrong,)))
+
+
 def key_conditions(text: str, role: str) -> dict[str, tuple[set[str], list[str]]]:
     """By table of the template: the actions under a condition on partition keys, and the patterns of these."""
-    policies = parsed(text)["Resources"][role]["Properties"]["Policies"]
-    statements = [one for policy in policies for one in policy.get("PolicyDocument", {}).get("Statement", ())]
     return {
         one["Sid"]: (set(one["Action"]), one["Condition"]["ForAllValues:StringLike"]["dynamodb:LeadingKeys"])
-        for one in statements
+        for one in statements(parsed(text), role)
         if "ForAllValues:StringLike" in one.get("Condition", {})
     }
 
