@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from projections import aws, testing
     from projections.access.answers import Answer
     from projections.access.item_reader import ItemReader, ReadItem, Waited
-    from projections.access.ranking import Ranked, Ranking, ScoreCount
+    from projections.access.ranking import Positions, Ranked, Ranking, ScoreCount
     from projections.api import (
         BackfillResult,
         RedriveResult,
@@ -72,6 +72,7 @@ __all__ = [
     "ItemReader",
     "LedgerStatus",
     "Misconfigured",
+    "Positions",
     "Problem",
     "ProjectionsError",
     "Ranked",
@@ -112,7 +113,7 @@ _ELSEWHERE = {
     "ItemExplanation": "inspect.explain.item_facts",
     "LedgerStatus": "operations.health",
     **dict.fromkeys(("ItemReader", "ReadItem", "Waited"), "access.item_reader"),
-    **dict.fromkeys(("Ranked", "Ranking", "ScoreCount"), "access.ranking"),
+    **dict.fromkeys(("Positions", "Ranked", "Ranking", "ScoreCount"), "access.ranking"),
     "RuleSet": "language.ruleset",
     "Store": "engine.store",
     **dict.fromkeys(
