@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     help="Begin with the tables and entities of a data model.",
 )
 @click.option(
-    "--sample-size", type=click.IntRange(1), default=1000, show_default=True, metavar="N", help="Maximum items to read."
+    "--sample-size", type=click.IntRange(1), default=10000, show_default=True, metavar="N", help="Maximum items read."
 )
 @click.option(
     "--max-reads",
@@ -66,7 +66,7 @@ def command(
     \b
     Examples:
       projections init shop
-      projections init shop --table app --sample-size 5000
+      projections init shop --table app --sample-size 50000
       projections init shop --from model.json
     """
     from projections.errors import UsageError
@@ -221,7 +221,10 @@ def _print_proposal(proposal: Proposal, sample: Sample) -> None:
             if rule.refused:
                 print_line(markup("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
     if proposal.rules:
-        print_line("Rules that are not `held` are comments in rules.yaml.")
+        print_line("Rules that are not `held` are comments in rules.yaml: to try one, remove its # signs.")
+        print_line(
+            f"`projections verify --table {proposal.table.name}` there lists all values that rules would change."
+        )
         print_line()
 
 

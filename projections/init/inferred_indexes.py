@@ -10,14 +10,24 @@ from dataclasses import replace
 
 from projections.init.contradictions import Case, add_contradiction, judge
 from projections.init.proposal import Entity, Rule, Table
-from projections.init.rows import Group, Row, cut, escape_braces, is_marker, is_usable, lower_camel, pascal
+from projections.init.rows import (
+    Group,
+    Row,
+    cut,
+    escape_braces,
+    few_words,
+    is_marker,
+    is_usable,
+    lower_camel,
+    pascal,
+    scalar,
+)
 from projections.language.templates import Template
 from projections.language.values import Value
 
 _INDEXED = 0.95
 _MOSTLY = 0.75
 _LEAST = 3
-_MOST_VALUES = 8
 
 
 def index_keys(entity: Entity, rows: Sequence[Row], table: Table, separator: str) -> dict[str, str]:
@@ -75,7 +85,7 @@ def _candidates(group: Group, index: str, table: Table, separator: str) -> Itera
     yield rule, list(map(Case, group.rows, stored, computed))
     for attribute, values in _conditions(group, with_it):
         body = {"from": entity, "where": {attribute: sorted(values, key=str)}, "index": written}
-        fits = [_scalar(row, attribute) in values for row in group.rows]
+        fits = [scalar(row.item, attribute) in values for row in group.rows]
         chosen = [value if fit else None for value, fit in zip(computed, fits, strict=True)]
         rule = replace(rule, body=body, evidence=f"{evidence} and a condition on {attribute}")
         yield rule, list(map(Case, group.rows, stored, chosen))
@@ -91,22 +101,11 @@ def _conditions(group: Group, with_it: Sequence[Row]) -> Iterator[tuple[str, set
 
     These words are in the rule file; other texts of the table are not.
     """
-    for attribute in group.entity.attributes:
-        if attribute.type not in ("S", "BOOL"):
-            continue
-        every = Counter(value for row in group.rows if (value := _scalar(row, attribute.name)) is not None)
-        if len(every) > _MOST_VALUES or not all(isinstance(value, bool) or is_marker(value) for value in every):
-            continue
-        present = Counter(_scalar(row, attribute.name) for row in with_it)
+    for attribute, every in few_words(group):
+        present = Counter(scalar(row.item, attribute) for row in with_it)
         values = {value for value, count in every.items() if 2 * present[value] > count}
         if values and len(values) < len(every):
-            yield attribute.name, values
-
-
-def _scalar(row: Row, name: str) -> str | bool | None:
-    value = row.item.get(name, {})
-    content = value.get("S", value.get("BOOL"))
-    return content if isinstance(content, str | bool) else None
+            yield attribute, values
 
 
 # Templates

@@ -10,11 +10,23 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.init.contradictions import Case, Verdict, add_contradiction, identity, judge
 from projections.init.proposal import Attribute, Rule, Sample, Table
-from projections.init.rows import Group, Row, group_by, lower_camel, normal, plural, singular, small_numbers, words
+from projections.init.rows import (
+    Group,
+    Row,
+    few_words,
+    group_by,
+    lower_camel,
+    normal,
+    plural,
+    scalar,
+    singular,
+    small_numbers,
+    words,
+)
 from projections.language.spelling import path_text
 from projections.language.syntax import an
 from projections.language.values import CONTEXT, Image, Value, number_text, same
@@ -23,6 +35,7 @@ _LEAST = 3
 _SHARE = 0.5
 _MOST_CHOICES = 4
 _MOST_NUMBERS = 6
+_MOST_CONDITIONS = 16
 _DIFFERING = 0.2
 _AGREE = 0.8
 _COPIED = 0.6
@@ -138,7 +151,7 @@ class Candidate:
     kind: str
     link: Link
     attribute: str
-    form: str
+    form: str | Mapping[str, Any]
     evidence: str
     certain: bool
     verdict: Verdict
@@ -188,6 +201,58 @@ def _rule(candidates: Sequence[Candidate], table: Table) -> Rule:
     return rule if first.certain else add_contradiction(rule, first.verdict, first.every, table, unseen=first.unseen)
 
 
+class Measure(NamedTuple):
+    """The count of items, or the sum of their attribute `name`: of all items, or of those whose `attribute` is `word`; with
+    `excluded`, of those that have another word.
+    """
+
+    name: str = ""
+    attribute: str = ""
+    word: str | bool = ""
+    excluded: bool = False
+
+    def of(self, items: Sequence[Image]) -> Value:
+        """Return the value of these items."""
+        return value_of(self.name, self.select(items))
+
+    def select(self, items: Sequence[Image]) -> Sequence[Image]:
+        """Return the items that the measure counts."""
+        if not self.attribute:
+            return items
+        values = ((item, scalar(item, self.attribute)) for item in items)
+        return [item for item, value in values if value is not None and (value == self.word) != self.excluded]
+
+    @property
+    def form(self) -> str | Mapping[str, Any]:
+        """Return the measure as a rule has it."""
+        if not self.attribute:
+            return f"sum({path_text(self.name)})" if self.name else "count"
+        where = {self.attribute: [{"anything-but": [self.word]} if self.excluded else self.word]}
+        return {"sum": path_text(self.name), "where": where} if self.name else {"count": {"where": where}}
+
+    def text(self, child: str) -> str:
+        """Return the measure in words."""
+        word = str(self.word).lower() if isinstance(self.word, bool) else self.word
+        those = f" whose {self.attribute} is {'not ' if self.excluded else ''}{word}" if self.attribute else ""
+        what = f"{child} items{those}"
+        return f"sum({path_text(self.name)}) of the {what}" if self.name else f"the number of {what}"
+
+
+def measures_of(group: Group) -> list[Measure]:
+    """Return the measures that attributes of parents may have: those of all items first."""
+    numbers = [attribute.name for attribute in group.entity.attributes if attribute.type == "N"]
+    names = ["", *numbers[:_MOST_NUMBERS]]
+    conditions = [
+        (attribute, word, excluded)
+        for attribute, every in few_words(group)
+        if len(every) > 1
+        for word, excluded in product(sorted(every, key=str), (False, True))
+        if not excluded or len(every) > 2
+    ]
+    conditional = [Measure(name, *condition) for condition in conditions[:_MOST_CONDITIONS] for name in names]
+    return [*map(Measure, names), *conditional]
+
+
 class Family:
     """The parents and children of a relation."""
 
@@ -203,37 +268,34 @@ class Family:
             for row in self.parents
         ]
         """For each parent, whether all its children are in the sample."""
-        numbers = [attribute.name for attribute in link.child.entity.attributes if attribute.type == "N"]
         self.published = {
-            measure: [value_of(measure, children) for children in self.children]
-            for measure in ("", *numbers[:_MOST_NUMBERS])
+            measure: [measure.of(children) for children in self.children] for measure in measures_of(link.child)
         }
-        """The value of each measure for each parent: "" is the count, others are the names of summed attributes."""
+        """The value of each measure for each parent."""
 
-    def measures(self, attribute: Attribute) -> list[str]:
+    def measures(self, attribute: Attribute) -> list[Measure]:
         """Return the measures that an attribute of parents may have."""
         usable = attribute.type == "N" and attribute.name not in self.link.parent.entity.variables
         return list(self.published) if usable else []
 
-    def candidates(self, attribute: Attribute, tries: int) -> Iterator[Candidate]:
+    def candidates(self, attribute: Attribute, tries: Mapping[bool, int]) -> Iterator[Candidate]:
         """Yield the measures that agree with all stored values of an attribute that are known, or with most of them.
 
-        A counter by its name may have no known value: then no number is less than the children in the sample.
+        `tries` are the candidates of the table without a condition (False), and all of them (True). A counter by its name
+        may have no known value: then no number is less than the children in the sample.
         """
         child, parent = self.link.names
         with_it = sum(attribute.name in row.item for row in self.parents)
         for measure in self.measures(attribute):
             every = self._cases(attribute.name, measure)
             cases = [case for case in every if case.stored is not None]
-            named = not measure and is_counter(attribute, self.link)
-            verdict = judge(cases, tries, named=named)
+            named = measure == Measure() and is_counter(attribute, self.link)
+            verdict = judge(cases, tries[bool(measure.attribute)], named=named)
             unseen = with_it - len(cases)
             certain = verdict.right == len(cases) and (named or (verdict.right > 0 and self._varies(cases)))
-            if not (certain or verdict.accepted) or (measure and not self._needs_all(measure)):
+            if not (certain or verdict.accepted) or (measure.name and not self._needs_all(measure)):
                 continue
-            form = f"sum({path_text(measure)})" if measure else "count"
-            what = f"{form} of the {child} items" if measure else f"the number of {child} items"
-            evidence = f"{attribute.name} is {what} in {verdict.right} of {len(cases)} {parent} items"
+            evidence = f"{attribute.name} is {measure.text(child)} in {verdict.right} of {len(cases)} {parent} items"
             if certain and unseen:
                 evidence += f"; {unseen} more could not be compared"
             if not cases:
@@ -241,17 +303,21 @@ class Family:
                     f"{attribute.name} has the name of a counter, and is not less than the number of {child} items in the "
                     f"sample; {len(self.link.pairs)} of {self.link.of} {child} items belong to {an(parent)} in the sample"
                 )
-            yield Candidate("aggregate", self.link, attribute.name, form, evidence, certain, verdict, every, unseen)
+            yield Candidate(
+                "aggregate", self.link, attribute.name, measure.form, evidence, certain, verdict, every, unseen
+            )
 
-    def _cases(self, attribute: str, measure: str) -> list[Case]:
+    def _cases(self, attribute: str, measure: Measure) -> list[Case]:
         """Return the parents whose value is known, and those with a number that is less than the children in the sample."""
         return [
             Case(row, row.item.get(attribute), value)
-            for row, children, value, seen in zip(
-                self.parents, self.children, self.published[measure], self.seen, strict=True
-            )
+            for row, value, seen in zip(self.parents, self.published[measure], self.seen, strict=True)
             if seen
-            or (not measure and attribute in row.item and Decimal(row.item[attribute].get("N", "-1")) < len(children))
+            or (
+                not measure.name
+                and attribute in row.item
+                and Decimal(row.item[attribute].get("N", "-1")) < Decimal(value["N"])
+            )
         ]
 
     def _varies(self, cases: Sequence[Case]) -> bool:
@@ -259,12 +325,14 @@ class Family:
         with_children = {id(row) for row, children in zip(self.parents, self.children, strict=True) if children}
         return len({identity(case.stored) for case in cases if id(case.row) in with_children}) >= _LEAST
 
-    def _needs_all(self, measure: str) -> bool:
+    def _needs_all(self, measure: Measure) -> bool:
         """Return whether a measure of several children differs from that of the first or last one alone."""
-        several = [children for children in self.children if len(children) > 1]
+        several = [part for children in self.children if len(part := measure.select(children)) > 1]
         differing = 0
         for children in several:
-            whole, first, last = (identity(value_of(measure, part)) for part in (children, children[:1], children[-1:]))
+            whole, first, last = (
+                identity(value_of(measure.name, part)) for part in (children, children[:1], children[-1:])
+            )
             differing += not first == last == whole
         return differing >= max(2, _DIFFERING * len(several))
 
@@ -272,7 +340,11 @@ class Family:
 def measure_candidates(links: Sequence[Link], table: Table, sample: Sample) -> Iterator[Candidate]:
     """Yield the attributes of parents that may be aggregates of their children."""
     families = [Family(link, table, sample) for link in links]
-    tries = sum(len(family.measures(each)) for family in families for each in family.link.parent.entity.attributes)
+    every = [
+        part for family in families for each in family.link.parent.entity.attributes for part in family.measures(each)
+    ]
+    # Conditions make many candidates; a measure of all items is as probable without them as with them.
+    tries = {False: sum(not measure.attribute for measure in every), True: len(every)}
     for family in sorted(families, key=lambda family: bool(family.link.bind)):
         # Parents may have several children if the child's key has further variables.
         if set(family.link.child.entity.variables) - set(family.link.binding.values()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypeVar
@@ -148,6 +148,25 @@ class Group:
 
     entity: Entity
     rows: list[Row]
+
+
+_MOST_WORDS = 8
+
+
+def few_words(group: Group) -> Iterator[tuple[str, Counter[str | bool]]]:
+    """Yield attributes with few words as values, such as a status, and how often each word is there."""
+    for attribute in group.entity.attributes:
+        if attribute.type in ("S", "BOOL"):
+            every = Counter(word for row in group.rows if (word := scalar(row.item, attribute.name)) is not None)
+            if len(every) <= _MOST_WORDS and all(isinstance(word, bool) or is_marker(word) for word in every):
+                yield attribute.name, every
+
+
+def scalar(item: Image, name: str) -> str | bool | None:
+    """Return the text or boolean of an attribute; None if it is absent or has another type."""
+    value = item.get(name, {})
+    content = value.get("S", value.get("BOOL"))
+    return content if isinstance(content, str | bool) else None
 
 
 def rows_of(items: Sequence[Image], table: Table, separator: str) -> list[Row]:

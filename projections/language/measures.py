@@ -30,7 +30,7 @@ MOST_DIGITS = 20
 
 _CALL = re.compile(r"\s*([^\s()]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _DIGITS = re.compile(r"\s*([0-9]{1,2})\s*")
-_FORMS = f"{', '.join(SHORT_FORMS)}, or {{sum: e, where: {{…}}}}"
+_FORMS = f"{', '.join(SHORT_FORMS)}, {{count: {{where: {{…}}}}}}, or {{sum: e, where: {{…}}}}"
 
 
 @dataclass(frozen=True)

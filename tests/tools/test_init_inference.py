@@ -194,6 +194,24 @@ def test_sums_are_found_by_their_values() -> None:
     assert measures == {"num_lines": "count", "total": "sum(price)"}
 
 
+def test_counters_and_sums_of_items_with_a_word_are_found_though_a_value_is_wrong() -> None:
+    chance, items = random.Random(3), []
+    for number in range(40):
+        states = chance.choices(["booked", "waiting", "cancelled"], k=chance.randint(3, 12))
+        bookings = [(state, chance.randint(5, 20)) for state in states]
+        paid = sum(price for state, price in bookings if state != "cancelled")
+        items += [item(PK=f"CLASS#{number}", SK="INFO", booked=states.count("booked") + (number == 7), paid=paid)]
+        for each, (state, price) in enumerate(bookings):
+            items += [item(PK=f"CLASS#{number}", SK=f"BOOKING#m{each}", state=state, price=price)]
+    rules = {each.attributes[0]: each for each in proposed(items).rules}
+    paid_rule, booked_rule = rules["paid"], rules["booked"]
+    where = {"state": [{"anything-but": ["cancelled"]}]}
+    assert paid_rule.body["aggregate"]["set"] == {"paid": {"sum": "price", "where": where}}
+    assert booked_rule.body["aggregate"]["set"] == {"booked": {"count": {"where": {"state": ["booked"]}}}}
+    text = "booked is the number of Booking items whose state is booked in 39 of 40 Class items"
+    assert (paid_rule.state, booked_rule.state, booked_rule.evidence) == ("held", "uncertain", text)
+
+
 def test_repeated_attributes_of_a_parent_become_an_embed_rule() -> None:
     found = rule(proposal("social"), "userInComment")
     assert found.body["embed"] == {

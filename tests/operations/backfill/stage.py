@@ -190,3 +190,12 @@ def before(stage: World, method: str, work: Callable[[], Any], call: int = 0) ->
         return original(*arguments, **options)
 
     setattr(stage.store, method, called)
+
+
+def lived(rules: str = ALL, **settings: Any) -> Stage:
+    """Tables that these rules have maintained."""
+    stage = Stage(rules, **settings)
+    stage.fill()
+    stage.filled()
+    stage.right()
+    return stage

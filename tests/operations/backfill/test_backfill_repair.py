@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 
 from projections.operations.backfill.runner import Runner
-from tests.operations.backfill.stage import ALL, LIKES, Stage
-
-
-def lived(rules: str = ALL, **settings: Any) -> Stage:
-    stage = Stage(rules, **settings)
-    stage.fill()
-    stage.filled()
-    stage.right()
-    return stage
+from tests.operations.backfill.stage import LIKES, Stage, lived
 
 
 def counted(report: dict[str, Counter[str]]) -> Counter[str]:

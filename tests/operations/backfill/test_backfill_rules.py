@@ -21,19 +21,11 @@ from tests.operations.backfill.stage import (
     TAGS,
     Stage,
     before,
+    lived,
 )
 from tests.operations.verify_scene import drifts
 
 STRICT = LIKES.replace("{from: Like,", "{from: Like, where: {stars: [{numeric: ['>=', 30]}]},")
-
-
-def lived(rules: str = ALL, **settings: Any) -> Stage:
-    """Tables that these rules have maintained."""
-    stage = Stage(rules, **settings)
-    stage.fill()
-    stage.filled()
-    stage.right()
-    return stage
 
 
 def test_a_rule_that_is_added_fills_while_the_others_stay_live() -> None:
