@@ -27,10 +27,10 @@ __all__ = [
     "Program",
     "Unavailable",
     "browser_script",
-    "cdk_packages",
     "dynamodb_local",
     "free_port",
     "ministack",
+    "node_packages",
     "running",
 ]
 
@@ -39,7 +39,11 @@ DIRECTORY = ROOT / ".emulators"
 DYNAMODB_LOCAL = "amplify-dynamodb-simulator@2.9.30"  # the npm package that carries AWS's jar
 SCRIPTS = {"mermaid": ("mermaid@11", "dist/mermaid.min.js"), "iframe-worker": ("iframe-worker@1", "shim/index.js")}
 MINISTACK = "ministack==1.5.33"
-CDK = ("aws-cdk-lib@2.275.0", "aws-cdk@2.1148.1", "constructs@10.8.1", "typescript@7.0.2", "@types/node@20.19.43")
+TYPESCRIPT = ("typescript@7.0.2", "@types/node@20.19.43")
+PACKAGES = {
+    "cdk": ("aws-cdk-lib@2.275.0", "aws-cdk@2.1148.1", "constructs@10.8.1", *TYPESCRIPT),
+    "typescript": ("@aws-sdk/client-dynamodb@3.1169.0", "@aws-sdk/lib-dynamodb@3.1169.0", *TYPESCRIPT),
+}
 
 
 class Unavailable(Exception):
@@ -147,17 +151,17 @@ def browser_script(name: str) -> Path:
     return _installed(name, lambda home: _unpack(package, home)) / path
 
 
-def cdk_packages() -> Path:
-    """The directory of `node_modules` with CDK, its command line and TypeScript."""
+def node_packages(name: str) -> Path:
+    """The directory of `node_modules` with some of PACKAGES."""
     if shutil.which("npm") is None:
-        raise Unavailable("CDK is installed with npm, which is not on PATH")
+        raise Unavailable(f"packages for {name} are installed with npm, which is not on PATH")
 
     def install(home: Path) -> None:
         home.mkdir()
         (home / "package.json").write_text('{"private": true}')
-        _run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-save", *CDK], home)
+        _run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-save", *PACKAGES[name]], home)
 
-    return _installed("cdk", install)
+    return _installed(name, install)
 
 
 def _unpack(package: str, home: Path) -> None:

@@ -18,14 +18,19 @@ from projections.terminal import count, json_text, print_line, print_text
 @click.command("client")
 @rules_argument
 @as_json
-@click.option("--async", "waits", is_flag=True, help="Write coroutines, for aioboto3.")
+@click.option(
+    "--language", type=click.Choice(["python", "typescript"]), help="Of the module.  [default: by FILE of -o]"
+)
+@click.option("--async", "waits", is_flag=True, help="Write coroutines in Python, for aioboto3.")
 @output_option
 @force_option
-def command(rules: str | None, as_json: bool, waits: bool, output: str | None, force: bool) -> int:
-    """Write a Python module with a typed function for each query of a rule file.
+def command(
+    rules: str | None, as_json: bool, language: str | None, waits: bool, output: str | None, force: bool
+) -> int:
+    """Write a module with a typed function for each query of a rule file, in Python or TypeScript.
 
-    The module uses boto3 only. It also reads ranks, and builds keys, items and the request of each write pattern.
-    Queries that no request answers are left out and reported. Exits with 1 if there are any.
+    The module uses only boto3, or @aws-sdk/lib-dynamodb. It also reads ranks, and builds keys, items and the request of
+    each write pattern. Queries that no request answers are left out and reported. Exits with 1 if there are any.
 
     If FILE of -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the
     file. Without a terminal it writes nothing; --force overwrites.
@@ -33,15 +38,19 @@ def command(rules: str | None, as_json: bool, waits: bool, output: str | None, f
     \b
     Examples:
       projections client rules.yaml -o access.py
+      projections client rules.yaml -o access.ts
       projections client rules.yaml --async -o access.py
     """
     from projections.api import load
     from projections.deploy.checksum import with_checksum
     from projections.inspect.client import client_of
 
+    in_typescript = language == "typescript" or (language is None and (output or "").endswith(".ts"))
+    if in_typescript and waits:
+        raise click.UsageError("--async is for Python: functions in TypeScript always return promises")
     path = find_rules(rules)
-    client = client_of(load(path), path.name, waits=waits)
-    text = with_checksum(client.text)
+    client = client_of(load(path), path.name, "typescript" if in_typescript else "aioboto3" if waits else "python")
+    text = with_checksum(client.text, "// {}" if in_typescript else "# {}")
     what = f"{count(len(client.functions), 'function')} of {path.name}"
     if (output is not None or not as_json) and not put_out(text, output, what, force=force):
         return 1

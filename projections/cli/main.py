@@ -37,7 +37,7 @@ GROUPS = {
     },
     "Deploy": {
         "template": "Write the SAM template for a rule file, or files for CloudFormation and CDK.",
-        "client": "Write a Python module with a typed function for each query of a rule file.",
+        "client": "Write a module with a typed function for each query of a rule file, in Python or TypeScript.",
         "apply": "Apply a rule file: register new and changed rules, fill them from existing items, and publish them.",
         "promote": "Publish the filled version of a rule, for example after `apply --hold`.",
         "rollback": "Publish the version of a rule again that was published before.",

@@ -154,7 +154,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, written in RULE_FILES.items():
         rules = load(written) if isinstance(written, Path) else loads(written)
         for suffix, waits in (("", False), ("_async", True)):
-            text = client_of(rules, f"{name}.yaml", waits=waits).text
+            text = client_of(rules, f"{name}.yaml", "aioboto3" if waits else "python").text
             (directory / f"{name}{suffix}.py").write_text(text, encoding="utf-8")
     return directory
 
@@ -251,7 +251,7 @@ class Waiting:
 
 
 def test_the_module_for_aioboto3_returns_the_same(table: Any) -> None:
-    waiting = module_of(client_of(SOCIAL, "social.yaml", waits=True).text)
+    waiting = module_of(client_of(SOCIAL, "social.yaml", "aioboto3").text)
     for number in range(7):
         table.put_item(Item=waiting.post_item("async", f"2026-05-0{number + 1}", f"p{number}", {}))
     table.put_item(Item=waiting.user_item("async", {"name": "A"}))

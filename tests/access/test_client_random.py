@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import boto3
@@ -15,11 +16,10 @@ from generated import CREDENTIALS, module_of, simple, table_of, without
 from moto import mock_aws
 from random_tables import NOW, fitting_query, items, parameters, query, rules, variables_of
 
-from projections.access.answers import Answer, ClientReader, StoreReader, answer_to
+from projections.access.answers import ClientReader, StoreReader, answer_to
 from projections.api import loads
 from projections.errors import RulesError
 from projections.inspect.client import client_of
-from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
 from projections.language.ruleset import RuleSet
 from projections.stores.dynamodb import DynamoDBStore
@@ -95,7 +95,36 @@ def test_generated_functions_read_times_as_rules_do(
             assert expected or "-W" in low
 
 
-def compared(seed: int, url: str | None, tally: Counter[str], using: str | None = None) -> None:
+@dataclass
+class Case:
+    """A query on a table, with what it must return: `read` returns the answer by ClientReader.
+
+    `function` is the name of its function in Python, `size` the number of items of a page.
+    """
+
+    rules: RuleSet
+    function: str
+    table: Any
+    given: Mapping[str, Any]
+    expected: Sequence[Any]
+    read: Callable[[], Any]
+    order: str
+    size: int
+
+    def compare(self, items: Sequence[Any], pages: Sequence[Sequence[Any]]) -> None:
+        """Compare all items that were read, and the pages of them."""
+        context = (self.function, self.given)
+        assert Counter(map(_text, items)) == Counter(map(_text, self.expected)), context
+        if self.order:  # items with equal sort keys have no order
+            orders = [[item.get(self.order) for item in each] for each in (items, self.expected)]
+            assert orders[0] == orders[1], context
+        assert [item for page in pages for item in page] == items, context
+        assert all(len(page) == self.size for page in pages[:-1]), context
+        assert len(pages) == max(1, -(-len(items) // self.size)), context
+
+
+def cases(seed: int, url: str | None, using: str | None = None) -> Iterator[Case]:
+    """Yield random queries on a random table, except those that no request answers."""
     random = Random(seed)
     document = rules(random)
     queries = {f"q{number}": random.choice([query, fitting_query])(random, document) for number in range(12)}
@@ -112,69 +141,47 @@ def compared(seed: int, url: str | None, tally: Counter[str], using: str | None 
     table = items(random, document, 40)
     scenario.given(*table)
     client = client_of(loaded, "rules.yaml")
-    module = module_of(client.text)
     schema = loaded.program.tables["main"]
     made = table_of(url, without(schema, SEVERAL) if using is None else schema, scenario._store.items("main"))
-
-    variables = variables_of(loaded.program)
     for name, asked in queries.items():
         planned = plan(loaded.program.model, loaded.queries[name])
         assert (name in client.functions) == (planned.verdict not in ("none", "incomplete"))
         if name not in client.functions or (using is None and SEVERAL in {one.index for one in planned.requests}):
             continue
-        given = parameters(random, asked, table, variables)
-        check(module, client.functions[name], made, loaded, planned, given, asked, scenario, tally)
+        given = parameters(random, asked, table, variables_of(loaded.program))
+        connection = boto3.client("dynamodb", endpoint_url=made.meta.client.meta.endpoint_url, **CREDENTIALS)
+        reader = ClientReader(DynamoDBStore(connection, {"main": made.name}, loaded.program.tables))
+        answer = partial(answer_to, scenario.program, planned, given, now=NOW)
+        order = asked.get("order", "").split()[:1]
+        ordered = "attributes" not in asked and order not in ([], ["asc"], ["desc"])
+        order_by, size = order[0] if ordered else "", asked.get("limit", 3)
+        expected = [*map(simple, answer(StoreReader(scenario._store)))]
+        read = partial(answer, reader)
+        yield Case(loaded, client.functions[name], made, given, expected, read, order_by, size)
+
+
+def compared(seed: int, url: str | None, tally: Counter[str], using: str | None = None) -> None:
+    module = None
+    for case in cases(seed, url, using):
+        module = module or module_of(client_of(case.rules, "rules.yaml").text)
+        arguments = {name.replace(".", "_"): value for name, value in case.given.items()}
+        for read in (partial(getattr(module, case.function), case.table, **arguments), case.read):
+            pages, token = [], None
+            while True:
+                page = read().page(case.size, token)
+                pages.append([simple(item) for item in page.items])
+                if (token := page.token) is None:
+                    break
+            found = [simple(item) for item in read()]
+            case.compare(found, pages)
+        tally["answers"] += bool(found)
+        tally["pages"] += len(pages) > 1
 
 
 def _free(document: Mapping[str, Any]) -> list[str]:
     """Return the attributes that are not variables of the key of E."""
     key = " ".join(document["entities"]["E"]["key"].values())
     return [name for name in "smtn" if "{" + name + "}" not in key]
-
-
-def check(
-    module: ModuleType,
-    function: str,
-    table: Any,
-    loaded: RuleSet,
-    planned: Plan,
-    given: Mapping[str, Any],
-    asked: Mapping[str, Any],
-    scenario: Scenario,
-    tally: Counter[str],
-) -> None:
-    schemas = scenario.program.tables
-    client = boto3.client("dynamodb", endpoint_url=table.meta.client.meta.endpoint_url, **CREDENTIALS)
-    readers = (StoreReader(scenario._store), ClientReader(DynamoDBStore(client, {"main": table.name}, schemas)))
-
-    def answer(reader: Any) -> Answer:
-        return answer_to(scenario.program, planned, given, reader, now=NOW)
-
-    expected = [simple(item) for item in answer(readers[0])]
-    arguments = {name.replace(".", "_"): value for name, value in given.items()}
-    context = (planned, given, function)
-
-    def results() -> Any:
-        return getattr(module, function)(table, **arguments)
-
-    order, size = asked.get("order", "").split(), asked.get("limit", 3)
-    for read in (results, lambda: answer(readers[1])):
-        found = [simple(item) for item in read()]
-        assert Counter(map(_text, found)) == Counter(map(_text, expected)), context
-        if "attributes" not in asked and order and order[0] not in ("asc", "desc"):
-            # items with equal sort keys have no order
-            assert [item.get(order[0]) for item in found] == [item.get(order[0]) for item in expected], context
-        pages, token = [], None
-        while True:
-            page = read().page(size, token)
-            pages.append([simple(item) for item in page.items])
-            if (token := page.token) is None:
-                break
-        assert [item for one in pages for item in one] == found, context
-        assert all(len(one) == size for one in pages[:-1]), context
-        assert len(pages) == max(1, -(-len(found) // size)), context
-    tally["answers"] += bool(found)
-    tally["pages"] += len(pages) > 1
 
 
 def _text(item: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulators import ROOT, Unavailable, cdk_packages
+from emulators import ROOT, Unavailable, node_packages
 from sam_cli import AWS, Sam
 from test_deploy import client, eventually, number, outputs, projections, read, writer
 
@@ -240,7 +240,7 @@ def test_construct_in_typescript_makes_the_same_stack(python_app: Assembly, tmp_
     """Type-checked, and synthesized by CDK's command line."""
     require("CDK needs node, which is not on PATH", shutil.which("node") is not None)
     try:
-        (tmp_path / "node_modules").symlink_to(cdk_packages() / "node_modules")
+        (tmp_path / "node_modules").symlink_to(node_packages("cdk") / "node_modules")
     except Unavailable as error:
         require(str(error), False)
     shutil.copy(RULES, tmp_path)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from projections.inspect.client.entity_definitions import (
     Attribute,
@@ -21,6 +21,7 @@ from projections.inspect.client.entity_definitions import (
 from projections.inspect.client.expressions import Call, Code, Names, constant, docstring, literal, snake, statement
 from projections.inspect.client.module_scope import Scope, helpers, imports, names_in, sentence
 from projections.inspect.client.query_functions import QueryFunction
+from projections.inspect.client.typescript import Module
 from projections.language.access.board_listing import Listing, board_listing
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
@@ -34,6 +35,8 @@ REQUESTS = {"put": "Put", "update": "Update", "delete": "Delete", "check": "Cond
 CONDITIONS = {"absent": "does not exist", "present": "exists"}
 
 
+Form: TypeAlias = Literal["python", "aioboto3", "typescript"]
+
 Attributes: TypeAlias = Mapping[str, Mapping[str, Attribute]]
 """The attributes of each entity."""
 
@@ -43,13 +46,18 @@ READ = {"str": "str", "Decimal": "int | Decimal", "bytes": "bytes", "bool": "boo
 ANY_READ = "Scalar | bool | bytes | None"
 
 
+def tables_of(scope: Scope, pattern: WritePattern, own: Names | None = None) -> dict[str, str]:
+    """Return the parameters for names of tables by table; none if the requests are no transaction."""
+    own = own or Names()
+    together = pattern.transaction or any(step.operation == "check" for step in pattern.steps)
+    tables = [*dict.fromkeys(scope.rules.entities[step.entity].table for step in pattern.steps)] if together else []
+    return {table: own.take("table_name" if len(tables) == 1 else f"{snake(table)}_table") for table in tables}
+
+
 def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: Attributes) -> list[str]:
     """Return the function that makes the request of a write pattern."""
-    together = pattern.transaction or any(step.operation == "check" for step in pattern.steps)
     own = Names()
-    tables = {scope.rules.entities[step.entity].table: "" for step in pattern.steps} if together else {}
-    for table in tables:
-        tables[table] = own.take("table_name" if len(tables) == 1 else f"{snake(table)}_table")
+    tables = tables_of(scope, pattern, own)
     counts, seen = Counter(step.entity for step in pattern.steps), Counter[str]()
     writes = []
     for step in pattern.steps:
@@ -58,7 +66,7 @@ def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: A
         known = attributes[step.entity].get(step.unchanged or "")
         writes.append(_Write(scope, step, own, snake(step.entity) + number, known, alone=len(pattern.steps) == 1))
     returned: Code
-    if together:
+    if tables:
         requests: list[Code] = []
         for step, write in zip(pattern.steps, writes, strict=True):
             table = tables[scope.rules.entities[step.entity].table]
@@ -272,8 +280,13 @@ def rank_functions(
         ]
 
 
-ACCESSED = "Each function runs one query of the rule file. It takes a boto3 `Table` first."
-AWAITED = "Each function runs one query of the rule file. It takes an aioboto3 `Table` first."
+ACCESSED = "Each function runs one query of the rule file. It takes {} first."
+TABLES = {
+    "python": "a boto3 `Table`",
+    "aioboto3": "an aioboto3 `Table`",
+    "typescript": "a table and its document client",
+}
+"""By the form of a module: what its functions take."""
 
 
 class Client(NamedTuple):
@@ -287,15 +300,16 @@ class Client(NamedTuple):
     missing: Mapping[str, str]
 
 
-def client_of(rules: RuleSet, name: str, *, waits: bool = False) -> Client:
-    """Return the module for a rule file of this name. With `waits`, it is for aioboto3."""
-    return _Module(rules, waits).client(name)
+def client_of(rules: RuleSet, name: str, form: Form = "python") -> Client:
+    """Return the module for a rule file of this name."""
+    return _Generator(rules, form).client(name)
 
 
-class _Module:
-    def __init__(self, rules: RuleSet, waits: bool) -> None:
+class _Generator:
+    def __init__(self, rules: RuleSet, form: Form) -> None:
         self._rules = rules
-        self._waits = waits
+        self._form = form
+        self._waits = form != "python"
         self._program = rules.program
         plans = {name: plan(self._program.model, query) for name, query in rules.queries.items()}
         self._missing = {name: reason for name, each in plans.items() if (reason := self._refusal(each))}
@@ -342,6 +356,14 @@ class _Module:
         parsed = [entity for entity in self._entities if scope.keys[entity] in used]
         constants = [*self._paths(), *rank_constants, *(key_patterns(scope, entity) for entity in parsed)]
         own = [*types, *recognised, *queries, *builders]
+        if self._form == "typescript":
+            writes = {
+                self._functions[name]: [*tables_of(scope, pattern).values()]
+                for name, pattern in self._rules.writes.items()
+            }
+            module = Module("\n".join(map("\n".join, [*constants, *own])), writes)
+            text = module.text(self._about(name), self._program.guard_prefix)
+            return Client(text, {query: module.name(name) for query, name in self._functions.items()}, self._missing)
         used = _names_used(line for block in (*constants, *own) for line in (*block, ""))
         guard = f"_GUARD = {literal(self._program.guard_prefix)}"
         values, shared = helpers(used, guard, waits=self._waits, ranks=scope.has_ranks)
@@ -353,7 +375,7 @@ class _Module:
         return Client("\n".join(lines) + "\n", self._functions, self._missing)
 
     def _about(self, name: str) -> list[str]:
-        paragraphs = [f"Access to the items of {name}.", AWAITED if self._waits else ACCESSED]
+        paragraphs = [f"Access to the items of {name}.", ACCESSED.format(TABLES[self._form])]
         paragraphs.append("Generated by `projections client`: change the rule file, not this module.")
         if self._missing:
             reasons = "; ".join(f"{query} ({reason})" for query, reason in self._missing.items())

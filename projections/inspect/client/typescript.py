@@ -1,0 +1,718 @@
+"""Printer of generated modules in TypeScript.
+
+A module is described once, by the definitions of its Python form: this prints their syntax trees in TypeScript, and adds
+the helpers of `runtime.ts`, which have the same meaning as those of `runtime`. The definitions use few kinds of statements
+and expressions; another one raises NotImplementedError, so that no half of it is printed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple, TypeAlias
+
+from projections.printable import printable
+
+WIDTH = 88
+"""Columns of the generated code."""
+
+HELPERS = {
+    "_without_guards": "withoutGuards",
+    "_only": "pick",
+    "_values_at": "valuesAt",
+    "_variables": "keyVariables",
+    "_at": "valueAt",
+    "_text": "textOf",
+    "_same": "sameText",
+    "_within": "isWithin",
+    "_is": "isAny",
+    "_any_text": "anyText",
+    "_any_number": "anyNumber",
+    "_compares": "compares",
+    "_part": "keyPart",
+    "_pad": "pad",
+    "_invert": "invert",
+    "_bucket": "bucketOf",
+    "_ulid": "ulidTime",
+    "_date": "formatDate",
+    "_parse_time": "parseTime",
+    "_periods": "periodsBetween",
+    "_number_between": "numberBetween",
+    "_set": "setExpression",
+    "_get": "getItem",
+    "_HIGHEST": "HIGHEST",
+    "ZoneInfo": "",
+    "str": "String",
+    "range": "range",
+}
+"""By the names in Python: helpers and functions that are called alike."""
+
+TYPES = {
+    "str": "string",
+    "int": "Numeric",
+    "Decimal": "Numeric",
+    "bytes": "Uint8Array",
+    "bool": "boolean",
+    "None": "undefined",
+    "Any": "unknown",
+    "list": "unknown[]",
+    "Item": "Item",
+    "Scalar": "Scalar",
+    "Table": "Table",
+}
+
+COMMANDS = {"put_item": "Put", "update_item": "Update", "delete_item": "Delete"}
+
+COMPARISONS: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "===",
+    ast.NotEq: "!==",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+
+RESERVED = frozenset(
+    re.findall(
+        r"\w+",
+        "arguments Array atob await BigInt break btoa case catch class const continue Date debugger default delete do else "
+        "enum eval export extends false finally for function if implements import in Infinity instanceof Intl interface "
+        "JSON let Map Math NaN new null Number Object package Partial private Promise protected public RangeError Record "
+        "RegExp return Set static String super switch Symbol TextEncoder this throw true try typeof Uint8Array undefined "
+        "var void while with yield",
+    )
+)
+"""Keywords, and what the helpers use."""
+
+LOCALS = ("table", "attributes", "fits", "show", "results", "item", "variables", "periods")
+"""Names that many functions have, and that are the same in both languages."""
+
+SDK = ("GetCommand", "NumberValue", "QueryCommand")
+SDK_TYPES = (
+    "DynamoDBDocumentClient",
+    "PutCommandInput",
+    "UpdateCommandInput",
+    "DeleteCommandInput",
+    "TransactWriteCommandInput",
+)
+
+
+# --- layout ---
+
+
+class Group(NamedTuple):
+    """Parts between brackets, separated by commas: on one line, or each on its own."""
+
+    before: str
+    parts: Sequence[Layout]
+    after: str
+
+    @property
+    def flat(self) -> str:
+        space = " " if self.before.endswith("{") and self.parts else ""
+        return self.before + space + ", ".join(map(flat, self.parts)) + space + self.after
+
+
+class Within(NamedTuple):
+    """A layout between two texts that stay on its lines, such as the body of an arrow function."""
+
+    before: str
+    inner: Layout
+    after: str = ""
+
+    @property
+    def flat(self) -> str:
+        return self.before + flat(self.inner) + self.after
+
+
+class Joined(NamedTuple):
+    """Conditions that are joined by `&&` or `||`."""
+
+    parts: Sequence[Layout]
+    word: str
+
+    @property
+    def flat(self) -> str:
+        return f" {self.word} ".join(map(flat, self.parts))
+
+
+class Typed(NamedTuple):
+    """A parameter that is taken apart: its names, their types, and what follows."""
+
+    names: Group
+    types: Sequence[str]
+    after: str
+
+    @property
+    def flat(self) -> str:
+        return f"{flat(self.names)}: {{ {'; '.join(self.types)} }}{self.after}"
+
+
+Layout: TypeAlias = "str | Group | Within | Joined | Typed"
+
+
+def flat(layout: Layout) -> str:
+    """Return a layout on one line."""
+    return layout if isinstance(layout, str) else layout.flat
+
+
+def lines(layout: Layout, indent: int, before: str = "", after: str = "") -> list[str]:
+    """Return the lines of a layout between two texts, one line if it fits."""
+    margin = " " * indent
+    whole = f"{margin}{before}{flat(layout)}{after}"
+    if len(whole) <= WIDTH or isinstance(layout, str):
+        return [whole]
+    match layout:
+        case Within(opening, inner, closing):
+            return lines(inner, indent, before + opening, closing + after)
+        case Joined() if before.endswith("=> "):
+            return [f"{margin}{before.rstrip()}", *_joined(layout, indent + 2, after)]
+        case Joined():
+            return [f"{margin}{before}(", *_joined(layout, indent + 2), f"{margin}){after}"]
+        case Typed(names, types, closing):
+            taken = [f"{margin}  {name}," for name in map(flat, names.parts)]
+            typed = [f"{margin}  {kind};" for kind in types]
+            return [f"{margin}{before}{{", *taken, f"{margin}}}: {{", *typed, f"{margin}}}{closing}{after}"]
+        case Group(opening, [Group() | Within() | Typed() as only], closing) if opening.endswith("("):
+            return lines(only, indent, before + opening, closing + after)
+        case Group(opening, [*first, Group() as last], closing) if (
+            opening.endswith("(")
+            and last.before == "{"
+            and all(isinstance(part, str) for part in first)
+            and len(head := f"{before}{opening}{', '.join(map(flat, first))}, ") + indent < WIDTH
+        ):
+            return lines(last, indent, head, closing + after)
+        case Group(opening, parts, closing):
+            body = [line for part in parts for line in lines(part, indent + 2, after=",")]
+            return [f"{margin}{before}{opening}", *body, f"{margin}{closing}{after}"]
+
+
+def _joined(layout: Joined, indent: int, after: str = "") -> list[str]:
+    """Return the lines of conditions: one line if it fits."""
+    whole = f"{' ' * indent}{layout.flat}{after}"
+    if len(whole) <= WIDTH:
+        return [whole]
+    *most, last = [lines(part, indent) for part in layout.parts]
+    body = [line for part in most for line in (*part[:-1], f"{part[-1]} {layout.word}")]
+    return [*body, *last[:-1], last[-1] + after]
+
+
+def comment(indent: int, text: str) -> list[str]:
+    """Return the lines of a documentation comment with the paragraphs of a docstring."""
+    margin = " " * indent
+    paragraphs = [printable(" ".join(part.split())).replace("*/", "*\\/") for part in text.split("\n\n")]
+    if len(paragraphs) == 1 and len(paragraphs[0]) + indent + 7 <= WIDTH:
+        return [f"{margin}/** {paragraphs[0]} */"]
+    texts: list[str] = []
+    for number, paragraph in enumerate(paragraphs):
+        texts += [*([""] if number else []), *textwrap.wrap(paragraph, WIDTH - indent - 3, break_long_words=False)]
+    return [f"{margin}/**", *(f"{margin} * {line}".rstrip() for line in texts), f"{margin} */"]
+
+
+def text_literal(text: str) -> str:
+    """Return a text as a literal in double quotes. Line separators, which end a line in some tools, are escaped, too."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def property_name(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_$][\w$]*", name, re.ASCII) else text_literal(name)
+
+
+# --- the printer ---
+
+
+class Module:
+    """Prints the definitions of a module.
+
+    `writes` has the functions of write patterns, each with its parameters for tables, if it is a transaction.
+    """
+
+    def __init__(self, definitions: str, writes: Mapping[str, Sequence[str]]) -> None:
+        self._tree = ast.parse(definitions)
+        self._writes = writes
+        self._names = {name: name for name in LOCALS}
+        self._taken = {*RESERVED, *LOCALS, *(part.name for part in _parts()), *SDK, *SDK_TYPES}
+        self._parameters: dict[str, list[str]] = {}
+        """By function: the names of those parameters that are given in an object."""
+        for node in self._tree.body:
+            if isinstance(node, ast.FunctionDef):
+                names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
+                others = writes.get(node.name, ("table", "attributes", "item"))
+                self._parameters[node.name] = [name for name in names if name not in others]
+        # Of the function that is printed:
+        self._numbers: set[str] = set()
+        """Parameters that are numbers."""
+        self._tables: Mapping[str, str] = {}
+        """Parameters for tables, by their names in Python."""
+        self._writing = False
+        """Whether it makes the request of a write pattern."""
+        self._type_of_results = ""
+
+    def text(self, about: Sequence[str], guard_prefix: str) -> str:
+        """Return the text of the module, after a comment of these paragraphs."""
+        own = ["\n".join(self._definition(node)) for node in self._tree.body]
+        by_name = {part.name: part for part in _parts()}
+        wanted: set[str] = set()
+        todo = [*_words("\n".join(own)) & by_name.keys(), "Table", "Item"]
+        while todo:
+            name = todo.pop()
+            if name not in wanted:
+                wanted.add(name)
+                todo += by_name[name].words & by_name.keys()
+        guard = f"const GUARD = {text_literal(guard_prefix)};"
+        shared = [guard if part.name == "GUARD" else part.text for part in _parts() if part.name in wanted]
+        used = _words("\n".join([*own, *shared]))
+        names = [*(name for name in SDK if name in used), *(f"type {name}" for name in SDK_TYPES if name in used)]
+        imported = lines(Group("{", names, "}"), 0, "import ", ' from "@aws-sdk/lib-dynamodb";')
+        return "\n\n".join(["\n".join([*comment(0, "\n\n".join(about)), "", *imported]), *shared, *own]) + "\n"
+
+    def name(self, python: str) -> str:
+        """Return the name in TypeScript, which is the same everywhere in the module."""
+        if python in HELPERS:
+            return HELPERS[python]
+        if python == "table" and self._writing:
+            return "table_"  # an entity
+        if python not in self._names:
+            bare = python.strip("_") or python
+            words = bare.split("_")
+            wanted = (
+                bare if bare[:1].isupper() else words[0] + "".join(word[:1].upper() + word[1:] for word in words[1:])
+            )
+            while wanted in self._taken:
+                wanted += "_"
+            self._taken.add(wanted)
+            self._names[python] = wanted
+        return self._names[python]
+
+    # --- definitions ---
+
+    def _definition(self, node: ast.stmt) -> list[str]:
+        match node:
+            case ast.ClassDef(name=name, body=[ast.Expr(value=ast.Constant(value=str(about))), *fields]):
+                members = [(each.target.id, each.annotation) for each in fields if isinstance(each, ast.AnnAssign)]  # type: ignore[union-attr]
+                return [*comment(0, about), *self._interface(name, members)]
+            case ast.Assign(
+                value=ast.Call(func=ast.Name(id="TypedDict"), args=[ast.Constant(value=str(name)), fields])
+            ):
+                assert isinstance(fields, ast.Dict)
+                members = [(_string(key), kind) for key, kind in zip(fields.keys, fields.values, strict=True)]
+                return self._interface(name, members)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="Path"), args=[index, keys])):
+                parts: list[Layout] = [] if ast.unparse(index) == "None" else [f"index: {text_literal(_string(index))}"]
+                parts.append(Within("key: ", self._layout(keys)))
+                return lines(Group("{", parts, "}"), 0, f"const {self.name(name)}: Path = ", ";")
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                return lines(self._layout(value), 0, f"const {self.name(name)} = ", ";")
+            case ast.FunctionDef():
+                return self._function(node)
+        raise NotImplementedError(ast.dump(node))
+
+    def _interface(self, name: str, members: Iterable[tuple[str, ast.expr]]) -> list[str]:
+        body = []
+        for member, annotation in members:
+            required = isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Required"
+            kind = annotation.slice if isinstance(annotation, ast.Subscript) and required else annotation
+            body.append(f"  {property_name(member)}{'' if required else '?'}: {self._member_type(kind)};")
+        return [f"export interface {self.name(name)} {{", *body, "}"]
+
+    def _member_type(self, annotation: ast.expr) -> str:
+        """Return the type of an attribute: numbers as the document client returns them by default."""
+        kind = self._type(annotation).replace("Numeric", "number")
+        return "null" if kind == "undefined" else kind
+
+    def _type(self, annotation: ast.expr) -> str:
+        match annotation:
+            case ast.Name(id=name):
+                return TYPES.get(name) or self.name(name)
+            case ast.Constant(value=None):
+                return "undefined"
+            case ast.BinOp(op=ast.BitOr(), left=left, right=right):
+                kinds = " | ".join(dict.fromkeys([self._type(left), self._type(right)]))
+                return "unknown" if "boolean" in kinds else kinds  # a value that was read, of any type
+            case ast.Subscript(value=ast.Name(id="list"), slice=inner):
+                return f"{self._type(inner)}[]"
+            case ast.Subscript(value=ast.Name(id="set"), slice=inner):
+                return f"Set<{self._type(inner)}>"
+            case ast.Subscript(value=ast.Name(id="dict"), slice=ast.Tuple(elts=[_, inner])):
+                return f"Record<string, {self._type(inner)}>"
+            case ast.Subscript(value=ast.Name(id="Mapping")):
+                return "Item"
+            case ast.Subscript(value=ast.Name(id="Results"), slice=inner):
+                return f"Results<{self._type(inner)}>"
+        raise NotImplementedError(ast.dump(annotation))
+
+    def _function(self, node: ast.FunctionDef) -> list[str]:
+        function = self.name(node.name)
+        self._numbers = {
+            argument.arg
+            for argument in (*node.args.args, *node.args.kwonlyargs)
+            if self._type(argument.annotation or ast.Constant(None)) == "Numeric"
+        }
+        about, *body = node.body
+        docs = comment(0, self._about(_string(about.value))) if isinstance(about, ast.Expr) else []
+        match node.returns:
+            case ast.Subscript(value=ast.Name(id="TypeGuard"), slice=kind):
+                self._tables, self._writing = {}, False
+                head = f"export function {function}(item: Item): item is Item & {self._type(kind)} {{"
+                return [*docs, head, *self._body(body, 2), "}"]
+        self._type_of_results = returns = self._returns(node)
+        self._writing = node.name in self._writes
+        tables = self._writes.get(node.name, ())
+        self._tables = {table: "table" if len(tables) == 1 else self.name(table) for table in tables}
+        first = [argument.arg for argument in node.args.args[:1]]
+        alone = ["table: Table"] if first == ["table"] or self._writing else []
+        parameters: list[Layout] = [f"{table}: Table" for table in self._tables.values()] or [*alone]
+        own = {*self._parameters[node.name]}
+        given = [argument for argument in node.args.args if argument.arg in own]
+        optional = {
+            argument.arg
+            for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            if default is not None
+        }
+        named = [*given, *node.args.kwonlyargs]
+        if named:
+            kinds = []
+            for argument in named:
+                name = self.name(argument.arg) + ("?" if argument.arg in optional else "")
+                annotation = self._type(argument.annotation or ast.Constant(None))
+                kinds.append(f"{name}: {annotation.replace(' | undefined', '')}")
+            default = " = {}" if len(optional) == len(named) else ""
+            names = Group("{", [self.name(argument.arg) for argument in named], "}")
+            parameters.append(Typed(names, kinds, default))
+        if not self._writing and any(argument.arg == "attributes" for argument in node.args.args):
+            parameters.append("attributes: Item")
+        opening = lines(Group(f"export function {function}(", parameters, ")"), 0, "", f": {returns} {{")
+        return [*docs, *opening, *self._body(body, 2), "}"]
+
+    def _returns(self, node: ast.FunctionDef) -> str:
+        if node.name in self._writes:
+            names = [COMMANDS[word] for word in re.findall(r"`(\w+_item)`", ast.get_docstring(node) or "")]
+            inputs = [f"{word}CommandInput" for word in names] or ["TransactWriteCommandInput"]
+            return inputs[0] if len(inputs) == 1 else f"[{', '.join(inputs)}]"
+        assert node.returns is not None
+        kind = self._type(node.returns)
+        return f"Promise<{kind}>" if kind.endswith("undefined") else kind
+
+    def _about(self, text: str) -> str:
+        text = text.replace("Raises ValueError", "Throws RangeError")
+        text = text.replace(
+            "Arguments of `transact_write_items` of the table's client, `table.meta.client`.",
+            "Input of `TransactWriteCommand`.",
+        )
+        text = re.sub(
+            r"Arguments of the table's `(\w+)`", lambda match: f"Input of `{COMMANDS[match[1]]}Command`", text
+        )
+        text = re.sub(r"Arguments of one request for", "Inputs of one command for", text)
+        return re.sub(r"`(\w+_item)`", lambda match: f"`{COMMANDS[match[1]]}Command`", text)
+
+    # --- statements ---
+
+    def _body(self, body: Sequence[ast.stmt], indent: int) -> list[str]:
+        margin = " " * indent
+        printed: list[str] = []
+        assigned: set[str] = set()
+        for node in body:
+            match node:
+                case ast.AnnAssign(target=ast.Name(id="item"), annotation=kind, value=ast.Call() as value):
+                    read = self._call(value, self._type(kind).removesuffix(" | undefined"))
+                    return [*printed, *lines(read, indent, "return ", ";")]  # instead of `return item`
+                case ast.Return(value=value) if value is not None:
+                    layout = self._request(value) if self._writing and not self._tables else self._layout(value)
+                    printed += lines(layout, indent, "return ", ";")
+                case ast.AnnAssign(target=ast.Name(id=name), annotation=kind, value=value) if value is not None:
+                    typed = "" if isinstance(value, ast.Call) else f": {self._type(kind)}"
+                    printed += lines(self._layout(value), indent, f"const {self.name(name)}{typed} = ", ";")
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    times = [_assigned(each) for each in body].count(name)
+                    word = "const " if times == 1 else "let " if name not in assigned else ""
+                    assigned.add(name)
+                    printed += lines(self._layout(value), indent, f"{word}{self.name(name)} = ", ";")
+                case ast.Assign(targets=[ast.Subscript() as target], value=value):
+                    printed += lines(self._layout(value), indent, f"{flat(self._layout(target))} = ", ";")
+                case ast.If(test=test, body=then, orelse=[]):
+                    head = _condition(self._layout(test), indent)
+                    printed += [*head, *self._body(then, indent + 2), f"{margin}}}"]
+                case ast.FunctionDef(name=name, body=[ast.Return(value=value)]) if value is not None:
+                    printed += lines(self._layout(value), indent, f"const {name} = {_arrow(name)}", ";")
+                case ast.FunctionDef(name=name, body=inner):
+                    opening = f"{margin}const {name} = {_arrow(name)}{{"
+                    printed += [opening, *self._body(inner, indent + 2), f"{margin}}};"]
+                case _:
+                    raise NotImplementedError(ast.dump(node))
+        return printed
+
+    def _request(self, value: ast.expr) -> Layout:
+        """Return the input of a write, with the name of its table."""
+        if isinstance(value, ast.List):
+            return Group("[", [self._request(each) for each in value.elts], "]")
+        layout = self._layout(value)
+        assert isinstance(layout, Group)
+        return Group(layout.before, ["TableName: table.name", *layout.parts], layout.after)
+
+    # --- expressions ---
+
+    def _layout(self, node: ast.expr) -> Layout:
+        match node:
+            case ast.Constant(value=value):
+                return _constant(value)
+            case ast.Name(id=name):
+                return f"{self._tables[name]}.name" if name in self._tables else self.name(name)
+            case ast.JoinedStr(values=parts):
+                return "`" + "".join(map(self._text_part, parts)) + "`"
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return Group("[", [*map(self._layout, elements)], "]")
+            case ast.Starred(value=value):
+                return Within("...", self._layout(value))
+            case ast.Dict(keys=keys, values=values):
+                return Group("{", [self._entry(key, value) for key, value in zip(keys, values, strict=True)], "}")
+            case ast.Subscript(slice=ast.Slice(lower=None, upper=ast.Constant(value=length)), value=value):
+                return Group("truncate(", [self._layout(value), str(length)], ")")
+            case ast.Subscript(value=value, slice=ast.Constant(value=str(name))):
+                return self._member(value, name)
+            case ast.BoolOp(op=op, values=[value, ast.Dict(keys=[])]) if isinstance(op, ast.Or):
+                return f"{flat(self._layout(value))} ?? {{}}"
+            case ast.BoolOp(op=op, values=values):
+                return Joined([self._operand(each) for each in values], "&&" if isinstance(op, ast.And) else "||")
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return f"!{flat(self._operand(operand, always=True))}"
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)):
+                return _constant(-value)  # type: ignore[operator]
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                then, otherwise = flat(self._layout(body)), flat(self._layout(orelse))
+                return f"{flat(self._layout(test))} ? {then} : {otherwise}"
+            case ast.Call(func=ast.Name(id="_since_1970"), args=[ast.BinOp(left=ast.Call(args=[value]), right=factor)]):
+                return Group("since1970(", [self._layout(value), "6" if ast.unparse(factor) == "1000000" else "3"], ")")
+            case ast.BinOp(op=ast.Add(), left=left, right=ast.Constant(value=1)):
+                return f"next({flat(self._layout(left))})"
+            case ast.BinOp(op=ast.Add(), left=left, right=right):
+                return " + ".join(
+                    f"({text})" if " ? " in text else text
+                    for text in (flat(self._layout(left)), flat(self._layout(right)))
+                )
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return self._comparison(left, op, right)
+            case ast.ListComp(elt=element, generators=generators):
+                return self._comprehension(element, generators)
+            case ast.Lambda(args=arguments, body=body):
+                names = [argument.arg for argument in arguments.args]
+                numbers, self._numbers = self._numbers, self._numbers | ({"number"} & {*names})
+                arrow = Within(f"({', '.join(map(self.name, names))}) => ", self._layout(body))
+                self._numbers = numbers
+                return arrow
+            case ast.Call():
+                return self._call(node)
+        raise NotImplementedError(ast.dump(node))
+
+    def _operand(self, node: ast.expr, *, always: bool = False) -> Layout:
+        """Return an operand of `&&`, `||` or `!`: in parentheses where these bind less than what surrounds them."""
+        layout = self._layout(node)
+        if isinstance(node, ast.BoolOp | ast.IfExp) or (always and isinstance(node, ast.Compare)):
+            return f"({flat(layout)})"
+        return layout
+
+    def _text_part(self, part: ast.expr) -> str:
+        match part:
+            case ast.Constant(value=str(text)):
+                return text_literal(text)[1:-1].replace('\\"', '"').replace("`", "\\`").replace("${", "\\${")
+            case ast.FormattedValue(value=value):
+                return "${" + flat(self._layout(value)) + "}"
+        raise NotImplementedError(ast.dump(part))
+
+    def _entry(self, key: ast.expr | None, value: ast.expr) -> Layout:
+        if key is None:
+            return Within("...", self._layout(value))
+        return _named(property_name(_string(key)), self._layout(value))
+
+    def _member(self, value: ast.expr, name: str) -> str:
+        whole = flat(self._layout(value))
+        known = isinstance(value, ast.Name) and value.id == "variables"
+        plain = self.name(name) if known else property_name(name)
+        return f"{whole}.{plain}" if not plain.startswith('"') else f"{whole}[{plain}]"
+
+    def _comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> str:
+        first = flat(self._layout(left))
+        first = f"({first})" if " ?? " in first else first
+        match op, right:
+            case ast.In(), _:
+                return f"{first} in {flat(self._layout(right))}"
+            case ast.NotIn(), ast.Tuple():  # neither None nor _ABSENT
+                return f"{first} != null"
+            case ast.NotIn(), _:
+                return f"!({first} in {flat(self._layout(right))})"
+            case ast.Is() | ast.IsNot(), ast.Constant(value=None):
+                loose = isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute)  # of an item: NULL, too
+                loose = loose or (isinstance(left, ast.Subscript))
+                sign = "=" if isinstance(op, ast.Is) else "!"
+                return f"{first} {sign}= null" if loose else f"{first} {sign}== undefined"
+            case ast.Is() | ast.IsNot(), ast.Name(id="_ABSENT"):
+                return f"{first} {'=' if isinstance(op, ast.Is) else '!'}== undefined"
+        second = flat(self._layout(right))
+        if any(isinstance(side, ast.Name) and side.id in self._numbers for side in (left, right)):
+            if isinstance(left, ast.Name) and left.id == "number":
+                return f"compareNumbers({first}, {second}) {COMPARISONS[type(op)]} 0"
+            wanted, value = (second, first) if isinstance(right, ast.Name) else (first, second)
+            return f"sameNumber({value}, {wanted})"
+        return f"{first} {COMPARISONS[type(op)]} {second}"
+
+    def _comprehension(self, element: ast.expr, generators: Sequence[ast.comprehension]) -> Layout:
+        layout = self._layout(element)
+        body = Group("({", layout.parts, "})") if isinstance(layout, Group) and layout.before == "{" else layout
+        for number, generator in enumerate(reversed(generators)):
+            method = "map" if number == 0 else "flatMap"
+            over = flat(self._layout(generator.iter))
+            variable = self.name(ast.unparse(generator.target))
+            body = Within(f"{over}.{method}(({variable}) => ", body, ")")
+        return body
+
+    def _call(self, node: ast.Call, generic: str = "") -> Layout:
+        arguments = [self._layout(argument) for argument in node.args]
+        words = {word.arg or "": self._layout(word.value) for word in node.keywords}
+        match node.func:
+            case ast.Attribute(value=ast.Name(id="re"), attr="compile"):
+                return self._pattern(_string(node.args[0]))
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="Key"), args=[name]), attr=method):
+                function = {"eq": "eq", "begins_with": "beginsWith", "between": "between"}[method]
+                return Group(f"{function}(", [self._layout(name), *arguments], ")")
+            case ast.Attribute(value=value, attr="get"):
+                member = self._member(value, _string(node.args[0]))
+                return f"{member} ?? {flat(arguments[1])}" if len(arguments) > 1 else member
+            case ast.Attribute(value=value, attr="casefold"):
+                return f"foldCase({flat(self._layout(value))})"
+            case ast.Attribute(value=value, attr=method):
+                names = {
+                    "lower": "toLowerCase",
+                    "upper": "toUpperCase",
+                    "startswith": "startsWith",
+                    "endswith": "endsWith",
+                }
+                return Group(f"{flat(self._layout(value))}.{names.get(method, method)}(", arguments, ")")
+            case ast.Name(id="Read"):
+                path, *where = arguments
+                parts: list[Layout] = [Within("path: ", path), Within("where: ", Group("[", where, "]"))]
+                return Group("{", [*parts, *_options(words)], "}")
+            case ast.Name(id="Results"):
+                kind = re.sub(r"^(Results|Promise)<(.*?)( \| undefined)?>$", r"\2", self._type_of_results)
+                options = [Group("{", _options(words), "}")] if words else []
+                return Group(f"new Results<{kind}>(", [*arguments, *options], ")")
+            case ast.Name(id="_get"):
+                options = [Group("{", _options(words), "}")] if words else []
+                return Group(f"getItem<{generic}>(", [*arguments, *options], ")")
+            case ast.Name(id="_between"):
+                bounds = dict(zip(("from", "to", "prefix"), arguments[2:], strict=False)) | words
+                entries = [_named(name, value) for name, value in bounds.items()]
+                return Group("textBetween(", [*arguments[:2], Group("{", entries, "}")], ")")
+            case ast.Name(id="timedelta"):
+                (word,) = node.keywords
+                assert isinstance(word.value, ast.Constant)
+                number = Decimal(repr(word.value.value)) * (86_400 if word.arg == "days" else 1)
+                return f"{number.normalize():f}"
+            case ast.Name(id="Decimal"):
+                (argument,) = node.args
+                if isinstance(argument, ast.Constant) and f"{float(str(argument.value))!r}" == argument.value:
+                    return str(argument.value)
+                return Group("NumberValue.from(", arguments, ")")
+            case ast.Name(id="ZoneInfo"):
+                return arguments[0]
+            case ast.Name(id="reversed"):
+                return f"[...{flat(arguments[0])}].reverse()"
+            case ast.Name(id="_is" | "_part" as function):
+                nulls = ["null" if argument == "undefined" else argument for argument in arguments]
+                return Group(f"{HELPERS[function]}(", nulls, ")")
+            case ast.Name(id=function) if function in self._parameters:
+                keys = [self.name(key) for key in self._parameters[function]]
+                entries = [_named(key, value) for key, value in zip(keys, arguments, strict=False)]
+                return Group(f"{self.name(function)}(", [Group("{", entries, "}")] if entries else arguments, ")")
+            case ast.Name(id=function) if function in HELPERS:
+                return Group(f"{HELPERS[function]}(", [*arguments, *words.values()], ")")
+        raise NotImplementedError(ast.dump(node))
+
+    def _pattern(self, pattern: str) -> str:
+        """Return the regular expression of a key as a literal."""
+        pattern = pattern.replace("(?s:.+)", "[^]+").replace("/", "\\/")
+        pattern = re.sub(r"\(\?P<(\w+)>", lambda match: f"(?<{self.name(match[1])}>", pattern)
+        return "/^" + "".join(each if each.isprintable() else f"\\u{{{ord(each):x}}}" for each in pattern) + "$/u"
+
+
+def _assigned(node: ast.stmt) -> str:
+    """Return the name that a statement assigns a value to."""
+    return ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
+
+
+def _condition(test: Layout, indent: int) -> list[str]:
+    """Return the first lines of an `if`."""
+    whole = f"{' ' * indent}if ({flat(test)}) {{"
+    if len(whole) <= WIDTH or not isinstance(test, Joined):
+        return lines(test, indent, "if (", ") {")
+    return [f"{' ' * indent}if (", *_joined(test, indent + 2), f"{' ' * indent}) {{"]
+
+
+def _arrow(name: str) -> str:
+    """Return the beginning of a function on items."""
+    return f"(item: Item): {'boolean' if name == 'fits' else 'Item'} => "
+
+
+def _named(name: str, value: Layout) -> Layout:
+    """Return a property of an object."""
+    return name if value == name else Within(f"{name}: ", value)
+
+
+def _options(words: Mapping[str, Layout]) -> list[Layout]:
+    return [_named({"merge_by": "mergeBy"}.get(name, name), value) for name, value in words.items()]
+
+
+def _constant(value: Any) -> str:
+    match value:
+        case None:
+            return "undefined"
+        case bool():
+            return str(value).lower()
+        case str():
+            return text_literal(value)
+        case int():
+            return str(value) if abs(value) < 2**53 else f"{value}n"
+        case float():
+            return f"{value:g}"
+    raise NotImplementedError(repr(value))
+
+
+def _string(node: ast.expr | None) -> str:
+    assert isinstance(node, ast.Constant)
+    assert isinstance(node.value, str)
+    return node.value
+
+
+# --- the text of a module ---
+
+
+class _Part(NamedTuple):
+    name: str
+    text: str
+    words: frozenset[str]
+
+
+_IGNORED = re.compile(r"/\*\*.*?\*/|//[^\n]*|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
+_WORD = re.compile(r"(?<!\w)(?:(?<=\.\.\.)|(?<!\.))[A-Za-z_]\w*")
+_DECLARATION = re.compile(r"^(?:export )?(?:async )?(?:function|const|class|interface|type) (\w+)", re.MULTILINE)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(_IGNORED.sub("", text)))
+
+
+@cache
+def _parts() -> tuple[_Part, ...]:
+    """Return the declarations of `runtime.ts` in their order."""
+    source = files(__package__).joinpath("runtime.ts").read_text(encoding="utf-8")
+    _, _, *texts = re.split(r"\n\n(?=\S)", source.rstrip("\n"))
+    parts = []
+    for text in texts:
+        declaration = _DECLARATION.search(text)
+        assert declaration is not None, text
+        parts.append(_Part(declaration[1], text, _words(text) - {declaration[1]}))
+    return tuple(parts)
