@@ -147,7 +147,7 @@ def test_a_generated_module_for_aioboto3_reads_boards_with_any_key(name: str, dy
     rules = projections.loads(HEAD + rules_of("local", 4, 0, "desc"))
     store = Scenario(rules).given({"PK": f"BOARD#{name}", "SK": "PLAYER#ann", "points": 7}).store
     board = client(dynamodb_local_url, rules, store)
-    module = module_of(client_of(rules, "rules.yaml", waits=True).text)
+    module = module_of(client_of(rules, "rules.yaml", "aioboto3").text)
     table, ledger = Waiting(board.table), Waiting(board.ledger)
     page = asyncio.run(module.ranks_positions(table, ledger, name, 1, 3))
     assert ([item["points"] for item in page.items], page.total) == ([7], 1)

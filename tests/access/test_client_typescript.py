@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -16,6 +18,7 @@ import pytest
 from emulators import ROOT
 from generated import module_of, simple, table_of
 from generated_typescript import called, camel, compiled
+from test_board_positions import HEAD, boards, client, played
 from test_client import EVIL, HOSTILE, as_boto3, cases_of, rules_with
 from test_client_random import Case, cases
 
@@ -46,7 +49,7 @@ def compared(directory: Path, url: str, seeds: range) -> Counter[str]:
                 {
                     "module": f"rules{seed}",
                     "name": camel(case.function),
-                    "table": table,
+                    "tables": [table],
                     "parameters": parameters,
                     "limit": case.size,
                 }
@@ -208,13 +211,13 @@ def test_requests_and_keys_are_those_of_python(tmp_path: Path) -> None:
         {
             "module": "social",
             "name": camel(name),
-            "table": "app" if name in writes else None,
+            "tables": ["app"] if name in writes else [],
             "parameters": [{camel(word): value for word, value in words.items()}],
         }
         for name, words in CALLS
     ]
     like = {"like": {"PK": "USER#1"}, "postKey": {"PK": "USER#2"}}
-    calls.append({"module": "social", "name": "likeOnce", "table": "app", "parameters": [like]})
+    calls.append({"module": "social", "name": "likeOnce", "tables": ["app"], "parameters": [like]})
     *answers, together = called(tmp_path, calls)
     for (name, words), answer in zip(CALLS, answers, strict=True):
         try:
@@ -224,6 +227,49 @@ def test_requests_and_keys_are_those_of_python(tmp_path: Path) -> None:
             continue
         assert answer["value"] == {**({"TableName": "app"} if name in writes else {}), **expected}
     assert together["value"] == python.like_once("app", {"PK": "USER#1"}, {"PK": "USER#2"})
+
+
+@pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 40), marks=pytest.mark.deep)])
+def test_ranks_are_those_of_python(seeds: range, tmp_path: Path, dynamodb_local_url: str) -> None:
+    modules, calls, expected = {}, [], []
+    for seed in seeds:
+        text, scores, _ = boards(seed)
+        rules = loads(HEAD + text)
+        board = client(dynamodb_local_url, rules, played(rules, scores).store)
+        modules[f"rules{seed}"] = module(rules)
+        bounds = [None, *scores.values(), Decimal("-1e40"), Decimal("0.123456"), Decimal("1e40")]
+        asked: list[tuple[str, list[Any]]] = [("rank", [score]) for score in {*scores.values()}]
+        asked += [("between", [low, high]) for low, high in zip(bounds, reversed(bounds), strict=True)]
+        asked += [("at", [position]) for position in (1, 2, len(scores), len(scores) + 1, 0)]
+        names = {"module": f"rules{seed}", "tables": [board.ledger.name]}
+        for method, values in asked:
+            given = [value for value in values if value is not None or method == "between"]
+            calls.append({**names, "name": "ranks", "parameters": [{"board": "b"}], "method": method, "values": given})
+            expected.append(attempted(getattr(board.ranking, method), *values))
+        for first, last in ((1, 3), (2, 2), (len(scores), len(scores) + 5), (len(scores) + 1, len(scores) + 2), (3, 2)):
+            one = {"board": "b", "first": first, "last": last}
+            tables = [board.table.name, board.ledger.name]
+            calls.append({**names, "tables": tables, "name": "ranksPositions", "parameters": [one]})
+            expected.append(attempted(board.positions, first, last))
+    compiled(tmp_path, modules)
+    for call, answer, wanted in zip(calls, called(tmp_path, calls, dynamodb_local_url), expected, strict=True):
+        shown = answer.get("value", answer.get("error"))
+        if isinstance(shown, dict):
+            shown.pop("percentile", None)
+            items = [item["points"] for item in shown.get("items", [])]
+            shown |= {"items": items} if "items" in shown else {}
+        assert shown == wanted, (call, answer)
+
+
+def attempted(read: Callable[..., Any], *values: Any) -> Any:
+    try:
+        answer = read(*values)
+    except ValueError:
+        return "RangeError"
+    if answer is None:
+        return None
+    fields = {field.name: simple(getattr(answer, field.name)) for field in dataclasses.fields(answer)}
+    return fields | ({"items": [item["points"] for item in fields["items"]]} if "items" in fields else {})
 
 
 def test_the_example_of_the_page_runs(tmp_path: Path, dynamodb_local_url: str) -> None:

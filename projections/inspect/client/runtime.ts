@@ -657,6 +657,19 @@ export class Results<T> implements AsyncIterable<T> {
     return (await this.page({ limit: 1 })).items[0];
   }
 
+  /** Returns items without a number of them that come first. */
+  async after(skipped: number, count: number): Promise<T[]> {
+    const share = Math.floor(skipped / (this.stages[0]?.length || 1));
+    const items: T[] = [];
+    let before = skipped;
+    for await (const { item } of this.items({}, Math.min(count + share, 10_000))) {
+      if (before-- > 0) continue;
+      items.push(this.show(item));
+      if (items.length === count) break;
+    }
+    return items;
+  }
+
   private show(item: Item): T {
     return (this.options.show ?? withoutGuards)(item) as T;
   }

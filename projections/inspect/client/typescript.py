@@ -46,6 +46,8 @@ HELPERS = {
     "_number_between": "numberBetween",
     "_set": "setExpression",
     "_get": "getItem",
+    "_positions": "positions",
+    "_random": "randomItem",
     "_HIGHEST": "HIGHEST",
     "ZoneInfo": "",
     "str": "String",
@@ -55,7 +57,7 @@ HELPERS = {
 
 TYPES = {
     "str": "string",
-    "int": "Numeric",
+    "int": "number",
     "Decimal": "Numeric",
     "bytes": "Uint8Array",
     "bool": "boolean",
@@ -65,6 +67,7 @@ TYPES = {
     "Item": "Item",
     "Scalar": "Scalar",
     "Table": "Table",
+    "Ranking": "Ranking",
 }
 
 COMMANDS = {"put_item": "Put", "update_item": "Update", "delete_item": "Delete"}
@@ -90,7 +93,10 @@ RESERVED = frozenset(
 )
 """Keywords, and what the helpers use."""
 
-LOCALS = ("table", "attributes", "fits", "show", "results", "item", "variables", "periods")
+LOCALS = (
+    *("table", "ledger", "attributes", "item", "variables", "fits", "show"),
+    *("results", "periods", "ranking", "place", "first", "last"),
+)
 """Names that many functions have, and that are the same in both languages."""
 
 SDK = ("GetCommand", "NumberValue", "QueryCommand")
@@ -238,13 +244,15 @@ class Module:
         self._writes = writes
         self._names = {name: name for name in LOCALS}
         self._taken = {*RESERVED, *LOCALS, *(part.name for part in _parts()), *SDK, *SDK_TYPES}
-        self._parameters: dict[str, list[str]] = {}
-        """By function: the names of those parameters that are given in an object."""
+        self._parameters: dict[str, dict[str, bool]] = {}
+        """By function: its parameters, and whether they are given in an object."""
         for node in self._tree.body:
-            if isinstance(node, ast.FunctionDef):
-                names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
-                others = writes.get(node.name, ("table", "attributes", "item"))
-                self._parameters[node.name] = [name for name in names if name not in others]
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                apart = writes.get(node.name, ())
+                self._parameters[node.name] = {
+                    argument.arg: argument.arg not in apart and not _is_apart(node, argument)
+                    for argument in (*node.args.args, *node.args.kwonlyargs)
+                }
         # Of the function that is printed:
         self._numbers: set[str] = set()
         """Parameters that are numbers."""
@@ -307,9 +315,13 @@ class Module:
                 parts: list[Layout] = [] if ast.unparse(index) == "None" else [f"index: {text_literal(_string(index))}"]
                 parts.append(Within("key: ", self._layout(keys)))
                 return lines(Group("{", parts, "}"), 0, f"const {self.name(name)}: Path = ", ";")
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="RankRule"), args=arguments)):
+                names = ("name", "version", "board", "digits", "decimals", "descending")
+                known = [Within(f"{key}: ", self._layout(value)) for key, value in zip(names, arguments, strict=True)]
+                return lines(Group("{", known, "}"), 0, f"const {self.name(name)}: RankRule = ", ";")
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 return lines(self._layout(value), 0, f"const {self.name(name)} = ", ";")
-            case ast.FunctionDef():
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
                 return self._function(node)
         raise NotImplementedError(ast.dump(node))
 
@@ -334,6 +346,7 @@ class Module:
                 return "undefined"
             case ast.BinOp(op=ast.BitOr(), left=left, right=right):
                 kinds = " | ".join(dict.fromkeys([self._type(left), self._type(right)]))
+                kinds = kinds.replace("number | Numeric", "Numeric")
                 return "unknown" if "boolean" in kinds else kinds  # a value that was read, of any type
             case ast.Subscript(value=ast.Name(id="list"), slice=inner):
                 return f"{self._type(inner)}[]"
@@ -343,11 +356,11 @@ class Module:
                 return f"Record<string, {self._type(inner)}>"
             case ast.Subscript(value=ast.Name(id="Mapping")):
                 return "Item"
-            case ast.Subscript(value=ast.Name(id="Results"), slice=inner):
-                return f"Results<{self._type(inner)}>"
+            case ast.Subscript(value=ast.Name(id="Results" | "Positions" as generic), slice=inner):
+                return f"{generic}<{self._type(inner)}>"
         raise NotImplementedError(ast.dump(annotation))
 
-    def _function(self, node: ast.FunctionDef) -> list[str]:
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
         function = self.name(node.name)
         self._numbers = {
             argument.arg
@@ -365,11 +378,10 @@ class Module:
         self._writing = node.name in self._writes
         tables = self._writes.get(node.name, ())
         self._tables = {table: "table" if len(tables) == 1 else self.name(table) for table in tables}
-        first = [argument.arg for argument in node.args.args[:1]]
-        alone = ["table: Table"] if first == ["table"] or self._writing else []
-        parameters: list[Layout] = [f"{table}: Table" for table in self._tables.values()] or [*alone]
-        own = {*self._parameters[node.name]}
-        given = [argument for argument in node.args.args if argument.arg in own]
+        apart = [argument.arg for argument in node.args.args if ast.unparse(argument.annotation or node) == "Table"]
+        apart = [*self._tables.values()] or (["table"] if self._writing else apart)
+        parameters: list[Layout] = [f"{table}: Table" for table in apart]
+        given = [argument for argument in node.args.args if self._parameters[node.name][argument.arg]]
         optional = {
             argument.arg
             for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
@@ -385,19 +397,21 @@ class Module:
             default = " = {}" if len(optional) == len(named) else ""
             names = Group("{", [self.name(argument.arg) for argument in named], "}")
             parameters.append(Typed(names, kinds, default))
-        if not self._writing and any(argument.arg == "attributes" for argument in node.args.args):
+        if self._parameters[node.name].get("attributes") is False:
             parameters.append("attributes: Item")
-        opening = lines(Group(f"export function {function}(", parameters, ")"), 0, "", f": {returns} {{")
+        waits = any(isinstance(part, ast.Assign) and isinstance(part.value, ast.Await) for part in body)
+        word = "async function" if waits else "function"
+        opening = lines(Group(f"export {word} {function}(", parameters, ")"), 0, "", f": {returns} {{")
         return [*docs, *opening, *self._body(body, 2), "}"]
 
-    def _returns(self, node: ast.FunctionDef) -> str:
+    def _returns(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         if node.name in self._writes:
             names = [COMMANDS[word] for word in re.findall(r"`(\w+_item)`", ast.get_docstring(node) or "")]
             inputs = [f"{word}CommandInput" for word in names] or ["TransactWriteCommandInput"]
             return inputs[0] if len(inputs) == 1 else f"[{', '.join(inputs)}]"
         assert node.returns is not None
         kind = self._type(node.returns)
-        return f"Promise<{kind}>" if kind.endswith("undefined") else kind
+        return f"Promise<{kind}>" if isinstance(node, ast.AsyncFunctionDef) else kind
 
     def _about(self, text: str) -> str:
         text = text.replace("Raises ValueError", "Throws RangeError")
@@ -419,9 +433,13 @@ class Module:
         assigned: set[str] = set()
         for node in body:
             match node:
-                case ast.AnnAssign(target=ast.Name(id="item"), annotation=kind, value=ast.Call() as value):
+                case ast.AnnAssign(
+                    target=ast.Name(id="item"), annotation=kind, value=ast.Await(value=ast.Call() as value)
+                ):
                     read = self._call(value, self._type(kind).removesuffix(" | undefined"))
                     return [*printed, *lines(read, indent, "return ", ";")]  # instead of `return item`
+                case ast.Return(value=ast.Await(value=value)):  # the caller waits
+                    printed += lines(self._layout(value), indent, "return ", ";")
                 case ast.Return(value=value) if value is not None:
                     layout = self._request(value) if self._writing and not self._tables else self._layout(value)
                     printed += lines(layout, indent, "return ", ";")
@@ -505,6 +523,10 @@ class Module:
                 arrow = Within(f"({', '.join(map(self.name, names))}) => ", self._layout(body))
                 self._numbers = numbers
                 return arrow
+            case ast.Attribute(value=value, attr=name):
+                return f"{flat(self._layout(value))}.{name}"
+            case ast.Await(value=value):
+                return Within("await ", self._layout(value))
             case ast.Call():
                 return self._call(node)
         raise NotImplementedError(ast.dump(node))
@@ -584,6 +606,9 @@ class Module:
                 return f"{member} ?? {flat(arguments[1])}" if len(arguments) > 1 else member
             case ast.Attribute(value=value, attr="casefold"):
                 return f"foldCase({flat(self._layout(value))})"
+            case ast.Attribute(attr="place"):
+                options = [Group("{", _options(words), "}")] if words else []
+                return Group("ranking.place(", [*(arguments or ["undefined"] * len(options)), *options], ")")
             case ast.Attribute(value=value, attr=method):
                 names = {
                     "lower": "toLowerCase",
@@ -625,9 +650,13 @@ class Module:
                 nulls = ["null" if argument == "undefined" else argument for argument in arguments]
                 return Group(f"{HELPERS[function]}(", nulls, ")")
             case ast.Name(id=function) if function in self._parameters:
-                keys = [self.name(key) for key in self._parameters[function]]
-                entries = [_named(key, value) for key, value in zip(keys, arguments, strict=False)]
-                return Group(f"{self.name(function)}(", [Group("{", entries, "}")] if entries else arguments, ")")
+                known = self._parameters[function]
+                given = dict(zip(known, arguments, strict=False)) | words
+                apart = [value for key, value in given.items() if not known[key]]
+                entries = [_named(self.name(key), value) for key, value in given.items() if known[key]]
+                return Group(f"{self.name(function)}(", [*apart, *([Group("{", entries, "}")] if entries else [])], ")")
+            case ast.Name(id="Ranking"):
+                return Group("new Ranking(", arguments, ")")
             case ast.Name(id=function) if function in HELPERS:
                 return Group(f"{HELPERS[function]}(", [*arguments, *words.values()], ")")
         raise NotImplementedError(ast.dump(node))
@@ -660,6 +689,13 @@ def _arrow(name: str) -> str:
 def _named(name: str, value: Layout) -> Layout:
     """Return a property of an object."""
     return name if value == name else Within(f"{name}: ", value)
+
+
+def _is_apart(function: ast.FunctionDef | ast.AsyncFunctionDef, argument: ast.arg) -> bool:
+    """Return whether a parameter is not in the object with the others: a table, an item, or the attributes of one."""
+    kind = ast.unparse(argument.annotation) if argument.annotation else ""
+    recognises = function.returns is not None and ast.unparse(function.returns).startswith("TypeGuard")
+    return kind == "Table" or recognises or (argument.arg == "attributes" and kind.startswith("Mapping"))
 
 
 def _options(words: Mapping[str, Layout]) -> list[Layout]:
@@ -707,9 +743,11 @@ def _words(text: str) -> frozenset[str]:
 
 @cache
 def _parts() -> tuple[_Part, ...]:
-    """Return the declarations of `runtime.ts` in their order."""
-    source = files(__package__).joinpath("runtime.ts").read_text(encoding="utf-8")
-    _, _, *texts = re.split(r"\n\n(?=\S)", source.rstrip("\n"))
+    """Return the declarations of `runtime.ts` and `rank_runtime.ts` in their order."""
+    names = ("runtime.ts", "rank_runtime.ts")
+    sources = [files(__package__).joinpath(name).read_text(encoding="utf-8").rstrip("\n") for name in names]
+    (_, _, *texts), (_, *more) = (re.split(r"\n\n(?=\S)", source) for source in sources)
+    texts += more
     parts = []
     for text in texts:
         declaration = _DECLARATION.search(text)

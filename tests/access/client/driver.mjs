@@ -23,11 +23,12 @@ async function pagesOf(results, limit) {
 }
 
 const answers = [];
-for (const { module, name, table, parameters, limit } of calls) {
+for (const { module, name, tables = [], parameters, limit, method, values = [] } of calls) {
   try {
     const call = (await import(`./${module}.js`))[name];
-    const results = () => call(...(table ? [{ client, name: table }] : []), ...parameters);
-    if (limit) answers.push({ items: await results().all(), pages: await pagesOf(results, limit) });
+    const results = () => call(...tables.map((table) => ({ client, name: table })), ...parameters);
+    if (method) answers.push({ value: (await results()[method](...values.map((value) => value ?? undefined))) ?? null });
+    else if (limit) answers.push({ items: await results().all(), pages: await pagesOf(results, limit) });
     else answers.push({ value: (await results()) ?? null });
   } catch (error) {
     answers.push({ error: error.name, message: error.message });
