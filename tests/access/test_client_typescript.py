@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 from emulators import ROOT
-from generated import module_of, simple, table_of
-from generated_typescript import called, camel, compiled
+from generated import called, camel, compiled, module_of, simple, table_of
 from test_board_positions import HEAD, boards, client, played
 from test_client import EVIL, HOSTILE, as_boto3, cases_of, rules_with
 from test_client_random import Case, cases

@@ -178,9 +178,9 @@ def lines(layout: Layout, indent: int, before: str = "", after: str = "") -> lis
         case Within(opening, inner, closing):
             return lines(inner, indent, before + opening, closing + after)
         case Joined() if before.endswith("=> "):
-            return [f"{margin}{before.rstrip()}", *_joined(layout, indent + 2, after)]
+            return [f"{margin}{before.rstrip()}", *_join(layout, indent + 2, after)]
         case Joined():
-            return [f"{margin}{before}(", *_joined(layout, indent + 2), f"{margin}){after}"]
+            return [f"{margin}{before}(", *_join(layout, indent + 2), f"{margin}){after}"]
         case Typed(names, types, closing):
             taken = [f"{margin}  {name}," for name in map(flat, names.parts)]
             typed = [f"{margin}  {kind};" for kind in types]
@@ -199,7 +199,7 @@ def lines(layout: Layout, indent: int, before: str = "", after: str = "") -> lis
             return [f"{margin}{before}{opening}", *body, f"{margin}{closing}{after}"]
 
 
-def _joined(layout: Joined, indent: int, after: str = "") -> list[str]:
+def _join(layout: Joined, indent: int, after: str = "") -> list[str]:
     """Return the lines of conditions: one line if it fits."""
     whole = f"{' ' * indent}{layout.flat}{after}"
     if len(whole) <= WIDTH:
@@ -381,13 +381,13 @@ class Module:
         apart = [argument.arg for argument in node.args.args if ast.unparse(argument.annotation or node) == "Table"]
         apart = [*self._tables.values()] or (["table"] if self._writing else apart)
         parameters: list[Layout] = [f"{table}: Table" for table in apart]
-        given = [argument for argument in node.args.args if self._parameters[node.name][argument.arg]]
+        passed = [argument for argument in node.args.args if self._parameters[node.name][argument.arg]]
         optional = {
             argument.arg
             for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
             if default is not None
         }
-        named = [*given, *node.args.kwonlyargs]
+        named = [*passed, *node.args.kwonlyargs]
         if named:
             kinds = []
             for argument in named:
@@ -447,7 +447,7 @@ class Module:
                     typed = "" if isinstance(value, ast.Call) else f": {self._type(kind)}"
                     printed += lines(self._layout(value), indent, f"const {self.name(name)}{typed} = ", ";")
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    times = [_assigned(each) for each in body].count(name)
+                    times = [_assigned_name(each) for each in body].count(name)
                     word = "const " if times == 1 else "let " if name not in assigned else ""
                     assigned.add(name)
                     printed += lines(self._layout(value), indent, f"{word}{self.name(name)} = ", ";")
@@ -549,7 +549,7 @@ class Module:
     def _entry(self, key: ast.expr | None, value: ast.expr) -> Layout:
         if key is None:
             return Within("...", self._layout(value))
-        return _named(property_name(_string(key)), self._layout(value))
+        return _property(property_name(_string(key)), self._layout(value))
 
     def _member(self, value: ast.expr, name: str) -> str:
         whole = flat(self._layout(value))
@@ -630,7 +630,7 @@ class Module:
                 return Group(f"getItem<{generic}>(", [*arguments, *options], ")")
             case ast.Name(id="_between"):
                 bounds = dict(zip(("from", "to", "prefix"), arguments[2:], strict=False)) | words
-                entries = [_named(name, value) for name, value in bounds.items()]
+                entries = [_property(name, value) for name, value in bounds.items()]
                 return Group("textBetween(", [*arguments[:2], Group("{", entries, "}")], ")")
             case ast.Name(id="timedelta"):
                 (word,) = node.keywords
@@ -651,9 +651,9 @@ class Module:
                 return Group(f"{HELPERS[function]}(", nulls, ")")
             case ast.Name(id=function) if function in self._parameters:
                 known = self._parameters[function]
-                given = dict(zip(known, arguments, strict=False)) | words
-                apart = [value for key, value in given.items() if not known[key]]
-                entries = [_named(self.name(key), value) for key, value in given.items() if known[key]]
+                passed = dict(zip(known, arguments, strict=False)) | words
+                apart = [value for key, value in passed.items() if not known[key]]
+                entries = [_property(self.name(key), value) for key, value in passed.items() if known[key]]
                 return Group(f"{self.name(function)}(", [*apart, *([Group("{", entries, "}")] if entries else [])], ")")
             case ast.Name(id="Ranking"):
                 return Group("new Ranking(", arguments, ")")
@@ -668,7 +668,7 @@ class Module:
         return "/^" + "".join(each if each.isprintable() else f"\\u{{{ord(each):x}}}" for each in pattern) + "$/u"
 
 
-def _assigned(node: ast.stmt) -> str:
+def _assigned_name(node: ast.stmt) -> str:
     """Return the name that a statement assigns a value to."""
     return ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
 
@@ -678,7 +678,7 @@ def _condition(test: Layout, indent: int) -> list[str]:
     whole = f"{' ' * indent}if ({flat(test)}) {{"
     if len(whole) <= WIDTH or not isinstance(test, Joined):
         return lines(test, indent, "if (", ") {")
-    return [f"{' ' * indent}if (", *_joined(test, indent + 2), f"{' ' * indent}) {{"]
+    return [f"{' ' * indent}if (", *_join(test, indent + 2), f"{' ' * indent}) {{"]
 
 
 def _arrow(name: str) -> str:
@@ -686,7 +686,7 @@ def _arrow(name: str) -> str:
     return f"(item: Item): {'boolean' if name == 'fits' else 'Item'} => "
 
 
-def _named(name: str, value: Layout) -> Layout:
+def _property(name: str, value: Layout) -> Layout:
     """Return a property of an object."""
     return name if value == name else Within(f"{name}: ", value)
 
@@ -699,7 +699,7 @@ def _is_apart(function: ast.FunctionDef | ast.AsyncFunctionDef, argument: ast.ar
 
 
 def _options(words: Mapping[str, Layout]) -> list[Layout]:
-    return [_named({"merge_by": "mergeBy"}.get(name, name), value) for name, value in words.items()]
+    return [_property({"merge_by": "mergeBy"}.get(name, name), value) for name, value in words.items()]
 
 
 def _constant(value: Any) -> str:
