@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -32,46 +31,22 @@ def module(rules: RuleSet) -> str:
     return client_of(rules, "rules.yaml", "typescript").text
 
 
-def compared(directory: Path, url: str, seeds: range) -> Counter[str]:
-    """Compare the results of random queries on random tables. Return how many there were."""
-    modules: dict[str, str] = {}
-    compared_cases: list[Case] = []
-    calls = []
-    for seed in seeds:
-        for case in cases(seed, url):
-            modules.setdefault(f"rules{seed}", module(case.rules))
-            compared_cases.append(case)
-            given = {camel(name.replace(".", "_")): value for name, value in case.given.items()}
-            parameters = [given] if given else []
-            table = case.table.name
-            calls.append(
-                {
-                    "module": f"rules{seed}",
-                    "name": camel(case.function),
-                    "tables": [table],
-                    "parameters": parameters,
-                    "limit": case.size,
-                }
-            )
-    compiled(directory, modules)
-    tally: Counter[str] = Counter()
-    for case, answer in zip(compared_cases, called(directory, calls, url), strict=True):
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 192), marks=pytest.mark.deep)])
+def test_generated_functions_return_what_answers_do(seeds: range, tmp_path: Path, dynamodb_local_url: str) -> None:
+    examples: list[tuple[str, Case]] = [(f"rules{n}", case) for n in seeds for case in cases(n, dynamodb_local_url)]
+    modules, calls = {}, []
+    for name, case in examples:
+        modules[name] = modules.get(name) or module(case.rules)
+        given = {camel(word.replace(".", "_")): value for word, value in case.given.items()}
+        call = {"module": name, "name": camel(case.function), "tables": [case.table.name], "limit": case.size}
+        calls.append({**call, "parameters": [given] if given else []})
+    compiled(tmp_path, modules)
+    answers = called(tmp_path, calls, dynamodb_local_url)
+    for (_, case), answer in zip(examples, answers, strict=True):
         assert "error" not in answer, (answer, case)
         case.compare(answer["items"], answer["pages"])
-        tally["answers"] += bool(answer["items"])
-        tally["pages"] += len(answer["pages"]) > 1
-    return tally
-
-
-def test_generated_functions_return_what_answers_do(tmp_path: Path, dynamodb_local_url: str) -> None:
-    tally = compared(tmp_path, dynamodb_local_url, range(6))
-    assert tally["answers"] >= 6
-    assert tally["pages"] >= 4
-
-
-@pytest.mark.deep
-def test_many_generated_functions_return_what_answers_do(tmp_path: Path, dynamodb_local_url: str) -> None:
-    compared(tmp_path, dynamodb_local_url, range(6, 192))
+    assert sum(bool(answer["items"]) for answer in answers) >= 6
+    assert sum(len(answer["pages"]) > 1 for answer in answers) >= 4
 
 
 def test_modules_of_bundled_patterns_and_of_hostile_names_compile(tmp_path: Path) -> None:
