@@ -589,7 +589,7 @@ function nameOf({ path, where }: Read): string {
 /** Items of one page, and the token of the next page: undefined at the end. */
 export interface Page<T> {
   items: T[];
-  token?: string;
+  token?: string | undefined;
 }
 
 /** By the name of a read, the key of the last item that was returned. */
@@ -628,15 +628,17 @@ export class Results<T> implements AsyncIterable<T> {
   /**
    * Returns the next page. `token` is that of the page before it.
    *
-   * Throws RangeError for a token of another query or of other arguments, and for a limit below 1.
+   * Throws RangeError for a token of another query or of other arguments, and for a limit that is
+   * not a whole number, or below 1.
    */
-  async page({ limit, token }: { limit?: number; token?: string } = {}): Promise<
-    Page<T>
-  > {
-    const most = limit ?? this.options.limit;
-    if (most !== undefined && most < 1)
-      throw new RangeError("limit must be at least 1");
-    let places = placesOf(token);
+  async page(
+    options: { limit?: number | undefined; token?: string | undefined } = {},
+  ): Promise<Page<T>> {
+    const most = options.limit ?? this.options.limit;
+    if (most !== undefined && !(Number.isInteger(most) && most >= 1)) {
+      throw new RangeError("limit must be a whole number, at least 1");
+    }
+    let places = placesOf(options.token);
     let current: Read[] | undefined;
     const items: T[] = [];
     for await (const { stage, read, item } of this.items(places, most)) {
