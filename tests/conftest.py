@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from zlib import crc32
 
 import pytest
 from emulators import Program, Unavailable, dynamodb_local, ministack, running
@@ -38,8 +39,15 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks for groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Quick tests with an emulator run in one process: to start another costs more than they do."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Quick tests with an emulator run in one process: to start another costs more than they do.
+
+    With DEEP_SHARE=2, every second deep test is left out, always the same ones: for slow machines.
+    """
+    share = int(os.environ.get("DEEP_SHARE", "1"))
+    left_out = {each for each in items if each.get_closest_marker("deep") and crc32(each.nodeid.encode()) % share}
+    config.hook.pytest_deselected(items=[*left_out])
+    items[:] = [item for item in items if item not in left_out]
     urls = {"dynamodb_local_url", "ministack_url"}
     emulators = {*urls, "dynamodb-local", "DynamoDB Local and moto", "MiniStack"}  # parameters of fixtures
     for item in items:
