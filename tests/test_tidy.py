@@ -92,13 +92,13 @@ CEILINGS = {
     "projections/dev": (746, 4),
     "projections/engine": (10876, 31),
     "projections/init": (3318, 15),
-    "projections/inspect": (8916, 35),
+    "projections/inspect": (8908, 35),
     "projections/language": (17229, 64),
     "projections/local": (1547, 7),
     "projections/operations": (7347, 28),
     "projections/stores": (2223, 8),
     "projections/testing": (9095, 34),
-    "tests": (51997, 242),
+    "tests": (51993, 242),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
 WORDS = 67800  # of docs/, the most

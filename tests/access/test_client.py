@@ -31,6 +31,7 @@ from projections.deploy.checksum import with_checksum
 from projections.errors import BadInput, RulesError
 from projections.inspect.client import Client, client_of
 from projections.inspect.client.expressions import docstring, inside, literal, pascal, snake
+from projections.inspect.client.generate import Form
 from projections.language import patterns
 from projections.language.measures import FUNCTIONS, PICKED
 from projections.language.patterns import Pattern
@@ -89,11 +90,12 @@ def table(dynamodb_local_url: str) -> Any:
 # --- text ---
 
 
-def test_the_module_of_the_social_rules_is_as_before(social: Client) -> None:
-    path = HERE / "social.py.txt"
+@pytest.mark.parametrize(("form", "golden"), [("python", "social.py.txt"), ("typescript", "social.ts.txt")])
+def test_the_module_of_the_social_rules_is_as_before(form: Form, golden: str) -> None:
+    text = client_of(SOCIAL, "social.yaml", form).text
     if os.environ.get("UPDATE_GOLDENS"):
-        path.write_text(social.text, encoding="utf-8")
-    assert social.text == path.read_text(encoding="utf-8")
+        (HERE / golden).write_text(text, encoding="utf-8")
+    assert text == (HERE / golden).read_text(encoding="utf-8")
 
 
 UNCHANGED = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import NamedTuple
@@ -54,15 +54,30 @@ WITHOUT_STUBS = "import-not-found, import-untyped, unused-ignore"
 BOTO3 = ("ConditionExpressionBuilder", "Key")
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
+    """A helper that a module may contain. `needs` has the names in its text, `simple` tells a constant from a definition."""
+
     name: str
     text: str
     needs: frozenset[str]
-    simple: bool
+    simple: bool = False
+
+
+def parts_needed(parts: Sequence[Part], used: Iterable[str]) -> list[Part]:
+    """Return the helpers that these names need, and those that they need in turn, in their order."""
+    by_name = {part.name: part for part in parts}
+    wanted: set[str] = set()
+    todo = [name for name in used if name in by_name]
+    while todo:
+        name = todo.pop()
+        if name not in wanted:
+            wanted.add(name)
+            todo += by_name[name].needs & by_name.keys()
+    return [part for part in parts if part.name in wanted]
 
 
 @cache
-def _parts(*, ranks: bool) -> tuple[_Part, ...]:
+def _parts(*, ranks: bool) -> tuple[Part, ...]:
     """Return the definitions of `runtime` in their order, and with `ranks` those of `rank_runtime`."""
     names = ("runtime.py", "rank_runtime.py") if ranks else ("runtime.py",)
     source = "\n".join(files(__package__).joinpath(name).read_text(encoding="utf-8") for name in names)
@@ -79,7 +94,7 @@ def _parts(*, ranks: bool) -> tuple[_Part, ...]:
         else:
             continue
         text = "\n".join(lines[first - 1 : node.end_lineno])
-        parts.append(_Part(name, text, names_in(text) - {name}, simple))
+        parts.append(Part(name, text, names_in(text) - {name}, simple))
     return tuple(parts)
 
 
@@ -95,15 +110,7 @@ def defined_names(*, ranks: bool) -> frozenset[str]:
 
 def helpers(used: Collection[str], guard_prefix: str, *, waits: bool, ranks: bool) -> tuple[list[str], list[str]]:
     """Return the constants and the definitions that these names need. Without `waits`, they are for boto3."""
-    by_name = {part.name: part for part in _parts(ranks=ranks)}
-    wanted: set[str] = set()
-    todo = [name for name in used if name in by_name]
-    while todo:
-        name = todo.pop()
-        if name not in wanted:
-            wanted.add(name)
-            todo += by_name[name].needs & by_name.keys()
-    chosen = [part for part in _parts(ranks=ranks) if part.name in wanted]
+    chosen = parts_needed(_parts(ranks=ranks), used)
     texts = [(part, part.text if waits else _without_waiting(part.text)) for part in chosen]
     constants = [guard_prefix if part.name == "_GUARD" else text for part, text in texts if part.simple]
     return constants, [text for part, text in texts if not part.simple]

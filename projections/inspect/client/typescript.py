@@ -17,10 +17,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
 
+from projections.inspect.client.expressions import WIDTH
+from projections.inspect.client.module_scope import Part, parts_needed
 from projections.printable import printable
-
-WIDTH = 88
-"""Columns of the generated code."""
 
 HELPERS = {
     "_without_guards": "withoutGuards",
@@ -49,7 +48,6 @@ HELPERS = {
     "_positions": "positions",
     "_random": "randomItem",
     "_HIGHEST": "HIGHEST",
-    "ZoneInfo": "",
     "str": "String",
     "range": "range",
 }
@@ -61,7 +59,6 @@ TYPES = {
     "Decimal": "Numeric",
     "bytes": "Uint8Array",
     "bool": "boolean",
-    "None": "undefined",
     "Any": "unknown",
     "list": "unknown[]",
     "Item": "Item",
@@ -265,16 +262,9 @@ class Module:
     def text(self, about: Sequence[str], guard_prefix: str) -> str:
         """Return the text of the module, after a comment of these paragraphs."""
         own = ["\n".join(self._definition(node)) for node in self._tree.body]
-        by_name = {part.name: part for part in _parts()}
-        wanted: set[str] = set()
-        todo = [*_words("\n".join(own)) & by_name.keys(), "Table", "Item"]
-        while todo:
-            name = todo.pop()
-            if name not in wanted:
-                wanted.add(name)
-                todo += by_name[name].words & by_name.keys()
+        needed = parts_needed(_parts(), {*_words("\n".join(own)), "Table", "Item"})
         guard = f"const GUARD = {text_literal(guard_prefix)};"
-        shared = [guard if part.name == "GUARD" else part.text for part in _parts() if part.name in wanted]
+        shared = [guard if part.name == "GUARD" else part.text for part in needed]
         used = _words("\n".join([*own, *shared]))
         names = [*(name for name in SDK if name in used), *(f"type {name}" for name in SDK_TYPES if name in used)]
         imported = lines(Group("{", names, "}"), 0, "import ", ' from "@aws-sdk/lib-dynamodb";')
@@ -726,12 +716,6 @@ def _string(node: ast.expr | None) -> str:
 # --- the text of a module ---
 
 
-class _Part(NamedTuple):
-    name: str
-    text: str
-    words: frozenset[str]
-
-
 _IGNORED = re.compile(r"/\*\*.*?\*/|//[^\n]*|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 _WORD = re.compile(r"(?<!\w)(?:(?<=\.\.\.)|(?<!\.))[A-Za-z_]\w*")
 _DECLARATION = re.compile(r"^(?:export )?(?:async )?(?:function|const|class|interface|type) (\w+)", re.MULTILINE)
@@ -742,7 +726,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 @cache
-def _parts() -> tuple[_Part, ...]:
+def _parts() -> tuple[Part, ...]:
     """Return the declarations of `runtime.ts` and `rank_runtime.ts` in their order."""
     names = ("runtime.ts", "rank_runtime.ts")
     sources = [files(__package__).joinpath(name).read_text(encoding="utf-8").rstrip("\n") for name in names]
@@ -752,5 +736,5 @@ def _parts() -> tuple[_Part, ...]:
     for text in texts:
         declaration = _DECLARATION.search(text)
         assert declaration is not None, text
-        parts.append(_Part(declaration[1], text, _words(text) - {declaration[1]}))
+        parts.append(Part(declaration[1], text, _words(text) - {declaration[1]}))
     return tuple(parts)
