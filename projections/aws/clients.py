@@ -83,14 +83,14 @@ def client(
     emulated = is_emulated(url)
     # user_agent: botocore would build its own twice for every request, a sixth of a request's CPU time.
     # parameter_validation: DynamoDB validates parameters anyway, and validating a transaction of 100 here takes 6 ms.
-    # timeouts: later answers are unlikely, and the engine needs the time that is left to report failures.
+    # timeouts: later answers are unlikely, except of a busy emulator, and the engine needs time to report failures.
     config = Config(
         user_agent=_USER_AGENT,
         parameter_validation=False,
         retries={"mode": "standard", "total_max_attempts": 4},
         tcp_keepalive=True,
         connect_timeout=3,
-        read_timeout=5 if service == "dynamodb" else 30,
+        read_timeout=5 if service == "dynamodb" and not emulated else 30,
         max_pool_connections=max_pool_connections,
         account_id_endpoint_mode="disabled" if emulated else None,
     )
