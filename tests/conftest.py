@@ -9,7 +9,7 @@ from functools import lru_cache
 from zlib import crc32
 
 import pytest
-from emulators import Program, Unavailable, dynamodb_local, ministack, running
+from emulators import Program, Unavailable, dynamodb_local, ministack, running, unavailable
 from hypothesis import settings
 
 from projections.language import source
@@ -58,14 +58,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def started(program: Callable[[int], Program]) -> Iterator[str]:
-    """Skips tests whose emulator cannot run here; where REQUIRE_EMULATORS is set, as in CI, they fail instead."""
+    """Skips tests whose emulator cannot run here."""
     try:
         with running(program) as url:
             yield url
     except Unavailable as error:
-        if os.environ.get("REQUIRE_EMULATORS"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        unavailable(error)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -22,6 +22,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 __all__ = [
     "Program",
@@ -32,6 +35,7 @@ __all__ = [
     "ministack",
     "node_packages",
     "running",
+    "unavailable",
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +52,11 @@ PACKAGES = {
 
 class Unavailable(Exception):
     """The machine lacks what an emulator needs, or it did not start. The message says what to install."""
+
+
+def unavailable(what: object) -> NoReturn:
+    """Skip a test; fail it where REQUIRE_EMULATORS is set, as in CI."""
+    (pytest.fail if os.environ.get("REQUIRE_EMULATORS") else pytest.skip)(str(what))
 
 
 @dataclass(frozen=True)

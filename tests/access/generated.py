@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import uuid
@@ -15,9 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import boto3
-import pytest
 from boto3.dynamodb.types import TypeDeserializer
-from emulators import ROOT, Unavailable, node_packages
+from emulators import ROOT, Unavailable, node_packages, unavailable
 
 from projections.aws.live_tables import create_table
 from projections.engine.store import Image, Schema
@@ -84,9 +82,7 @@ def compiled(directory: Path, modules: Mapping[str, str]) -> None:
     try:
         packages = node_packages("typescript")
     except Unavailable as error:
-        if os.environ.get("REQUIRE_EMULATORS"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+        unavailable(error)
     (directory / "node_modules").symlink_to(packages / "node_modules")
     (directory / "package.json").write_text('{"type": "module"}')
     (directory / "tsconfig.json").write_text(json.dumps({"compilerOptions": OPTIONS}))

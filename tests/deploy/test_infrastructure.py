@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulators import ROOT, Unavailable, node_packages
+from emulators import ROOT, Unavailable, node_packages, unavailable
 from sam_cli import AWS, Sam
 from test_deploy import client, eventually, number, outputs, projections, read, writer
 
@@ -38,13 +38,6 @@ def block(language: str) -> str:
     """The only example of the page in a language."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     return str(found)
-
-
-def require(what: str, exists: bool) -> None:
-    if not exists:
-        if os.environ.get("REQUIRE_EMULATORS"):
-            pytest.fail(what)
-        pytest.skip(what)
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
@@ -91,8 +84,10 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def python_app(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
     """The app in Python of the page."""
-    require("CDK is not installed: `make .venv-cdk/.ready`", PYTHON.exists())
-    require("CDK needs node, which is not on PATH", shutil.which("node") is not None)
+    if not PYTHON.exists():
+        unavailable("CDK is not installed: `make .venv-cdk/.ready`")
+    if shutil.which("node") is None:
+        unavailable("CDK needs node, which is not on PATH")
     directory = tmp_path_factory.mktemp("python")
     shutil.copy(RULES, directory)
     (directory / "app.py").write_text(block("python").replace("app.synth()\n", MORE))
@@ -238,11 +233,12 @@ def test_construct_reports_what_it_cannot_deploy(python_app: Assembly) -> None:
 
 def test_construct_in_typescript_makes_the_same_stack(python_app: Assembly, tmp_path: Path) -> None:
     """Type-checked, and synthesized by CDK's command line."""
-    require("CDK needs node, which is not on PATH", shutil.which("node") is not None)
+    if shutil.which("node") is None:
+        unavailable("CDK needs node, which is not on PATH")
     try:
         (tmp_path / "node_modules").symlink_to(node_packages("cdk") / "node_modules")
     except Unavailable as error:
-        require(str(error), False)
+        unavailable(error)
     shutil.copy(RULES, tmp_path)
     command = [sys.executable, "-m", "projections", "template", "--format", "cdk-typescript", "-o", "projections.ts"]
     run(*command, cwd=tmp_path)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emulators import unavailable
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from sam_cli import AWS
@@ -48,9 +49,7 @@ def make(*arguments: str, cwd: Path = ROOT, **environment: str) -> str:
 @pytest.fixture
 def uv() -> Path:
     if not UV.exists():
-        if os.environ.get("REQUIRE_EMULATORS"):
-            pytest.fail("uv is not installed: `make .venv/.ready` installs it")
-        pytest.skip("uv is not installed")
+        unavailable("uv is not installed: `make .venv/.ready` installs it")
     return UV
 
 

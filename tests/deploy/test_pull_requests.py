@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulators import ROOT
+from emulators import ROOT, unavailable
 from ruamel.yaml import YAML
 from sources import copy_sources
 
@@ -268,7 +268,7 @@ def test_pre_commit_refuses_a_mistake(tmp_path: Path) -> None:
     """pre-commit installs this package from a clone, as in a user's repository."""
     uv = Path(sys.executable).with_name("uv")
     if not uv.exists():
-        (pytest.fail if os.environ.get("REQUIRE_EMULATORS") else pytest.skip)("uv is not installed")
+        unavailable("uv is not installed")
     package = tmp_path / "package"
     copy_sources(package, but=("tests/", "docs/"))
     repository = Repository(tmp_path, EXAMPLE, EXAMPLE.replace("from: Order", "from: Ordre", 1))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulators import ROOT
+from emulators import ROOT, unavailable
 from runbook import Block, Terminal, page_blocks
 from sam_cli import SAM
 from test_deploy import client, eventually
@@ -29,7 +29,7 @@ BUILD = {"LAMBDA_PLATFORM": "native", "PYTHON": sys.executable, "SAM_CLI_TELEMET
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `projections init shop` makes, built, and the programs that the pages call: once for all processes."""
     if shutil.which("aws") is None:
-        (pytest.fail if os.environ.get("REQUIRE_EMULATORS") else pytest.skip)("the AWS command line is not on PATH")
+        unavailable("the AWS command line is not on PATH")
     base = tmp_path_factory.getbasetemp()
     home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "project"
     home.mkdir(exist_ok=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from emulators import unavailable
 from moto import mock_aws
 from place import Place
 
@@ -17,13 +17,6 @@ from projections.cli.main import main
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-
-def unavailable(what: str) -> None:
-    """Skips; where REQUIRE_EMULATORS is set, as in CI, fails."""
-    if os.environ.get("REQUIRE_EMULATORS"):
-        pytest.fail(what)
-    pytest.skip(what)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from emulators import Unavailable, browser_script
+from emulators import Unavailable, browser_script, unavailable
 
 from projections.cli.main import main
 from projections.inspect.graph.graph_model import Graph, graph_of, mermaid
@@ -149,9 +149,7 @@ def draw(chromium: Browser) -> Callable[[str], str]:
     try:
         script = browser_script("mermaid")
     except Unavailable as error:
-        from conftest import unavailable
-
-        unavailable(str(error))
+        unavailable(error)
     tab = chromium.new_page()
     tab.add_script_tag(path=script)
     tab.evaluate("mermaid.initialize({startOnLoad: false, securityLevel: 'strict', maxTextSize: 500000})")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from emulators import unavailable
 from ruamel.yaml import YAML
 from sources import copy_sources
 
@@ -72,9 +73,7 @@ def built(directory: Path) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     if not UV.exists():
-        if os.environ.get("REQUIRE_EMULATORS"):
-            pytest.fail("uv is not installed: `make .venv/.ready` installs it")
-        pytest.skip("uv is not installed")
+        unavailable("uv is not installed: `make .venv/.ready` installs it")
     return built(tmp_path_factory.mktemp("one"))
 
 
