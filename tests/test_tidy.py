@@ -90,15 +90,15 @@ CEILINGS = {
     "projections/console": (266, 3),
     "projections/deploy": (2057, 9),
     "projections/dev": (746, 4),
-    "projections/engine": (10876, 31),
+    "projections/engine": (10875, 31),
     "projections/init": (3318, 15),
     "projections/inspect": (8908, 35),
     "projections/language": (17229, 64),
     "projections/local": (1547, 7),
     "projections/operations": (7347, 28),
     "projections/stores": (2223, 8),
-    "projections/testing": (9095, 34),
-    "tests": (51993, 242),
+    "projections/testing": (9093, 34),
+    "tests": (51992, 242),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
 WORDS = 67800  # of docs/, the most

@@ -39,7 +39,7 @@ class Past:
         rule = Program.from_document(_with_found_children(document, closed["rule"])).rules[self.rule]
         self._guarded = rule.has_guard
         self.guard: str = closed["guard_prefix"] + self.rule
-        self._makes = rule.creates
+        self.makes = rule.creates
         self._copy = rule if rule.copies_all else None
         self.attributes = None if rule.copies_all else frozenset(rule.owned()) - rule.into.constants.keys()
         """The attributes that it wrote; None for all."""
@@ -67,18 +67,14 @@ class Past:
 
     def _is_its(self, key: ItemKey, image: Image) -> bool:
         """Return whether an item is of the entity that the rule wrote to."""
-        if self._fits(key, image):
+        if self.fits(key, image):
             return True
-        if not self._makes or not self.into.at(key):
+        if not self.makes or not self.into.at(key):
             return False
         item = self._today.recognise(key, image)  # its constants differ now if the entity's `match` has changed
         return item is not None and item.entity.name == self._entity
 
-    def made_item(self, key: ItemKey, image: Image) -> bool:
-        """Return whether the rule created an item: its guard alone may be that of a version that wrote to other items."""
-        return self._makes and self._fits(key, image)
-
-    def _fits(self, key: ItemKey, image: Image) -> bool:
+    def fits(self, key: ItemKey, image: Image) -> bool:
         item = self._then.recognise(key, image)
         return item is not None and item.entity.name == self._entity
 
@@ -122,7 +118,8 @@ class Past:
         owned = self._today.derived_attributes(item.entity.name, held=False) | item.entity.constants.keys()
         wrote = frozenset(self._copy.owned()) if self._copy is not None else self.attributes or frozenset()
         if guard.n == 0 and self._copy is not None:
-            return frozenset(image.keys() & wrote - owned)
+            copied = frozenset(self._copy.owned(image)) if not guards.unproven(self._copy, key, image) else wrote
+            return copied & image.keys() - owned
         names = image.keys() & (wrote | self.into.constants.keys()) - owned
         others = {name: value for name, value in image.items() if name not in names}
         return frozenset() if guards.unproven(self._now, key, others) else frozenset(names)
@@ -165,7 +162,7 @@ def _remove(
     gone = [trace for trace in traces if not trace.writes_still(item)]
     held = {trace.guard for trace in gone} & image.keys()
     wrote = {name for trace in traces for name in trace.remains(key, image, item, guards)}
-    created = [trace for trace in gone if trace.made_item(key, image) and guards.is_created(key, image)]
+    created = [trace for trace in gone if trace.makes and trace.fits(key, image) and guards.is_created(key, image)]
     if created:
         entity = item.entity if item is not None else created[0].into
         foreign = items.foreign(entity, key, image).keys() - wrote - created[0].into.constants.keys()

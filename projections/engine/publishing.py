@@ -531,7 +531,9 @@ class TargetWriter:
         if guard is None:
             return False
         owned = set(rule.owned()) - rule.into.constants.keys()
-        wrote = self._guards.names(rule, key, ())
+        # what a former version wrote stays to be cleared: with the constants of then, which are none of this version's copy
+        former = guard.promotion != self._snapshot.promotion(rule.name)
+        wrote = guard.wrote if former else self._guards.names(rule, key, ())
         stamp = self._guards.stamp(rule.name, key, group.at, n=0, wrote=wrote)
         wanted: dict[str, Value | None] = {**dict.fromkeys(sorted(owned)), self._guards.name(rule.name): stamp}
         if not differing(item, wanted):

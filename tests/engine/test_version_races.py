@@ -80,6 +80,23 @@ def test_a_stale_version_leaves_when_another_one_is_published() -> None:
     assert (w.post(), states(w)) == ({"heavy": 1}, {"likes.1": "gone", "likes.2": "active"})
 
 
+def test_a_retracted_copy_of_a_stale_version_leaves_with_the_constants_of_then() -> None:
+    """Its guard says what that version wrote: by the entity of now, the former constant would be the application's."""
+    head = HEAD.replace("Like:", 'Named: {key: {PK: "NAME#{name}", SK: N}MATCH}\n  Like:')
+    copies = "  named: {from: Post, each: {name: names}, copy: {into: Named, attributes: all}}\n"
+    w = Scene(copies, head.replace("MATCH", ", match: {type: Old}"))
+    w.put("POST#1", "METADATA", names=["a"], remark="b")
+    w.settle()
+    w.registry()._mark_stale(["named.1"])
+    w.store.remove(ItemKey("main", "POST#1", "METADATA"))
+    w.settle()
+    assert [image["type"] for image in w.store.items("main")] == [{"S": "Old"}]
+    now = w.under(copies, head.replace("MATCH", ""))
+    now.apply()
+    now.settle()
+    assert w.store.items("main") == []
+
+
 def test_a_roll_back_scans_for_targets_to_which_nothing_contributes() -> None:
     """Of these there is no group, and the versions show other attributes."""
     w = Scene(ALL, HEAD)

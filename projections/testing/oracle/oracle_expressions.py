@@ -328,15 +328,11 @@ def _equal(leaf: Value, constant: Any) -> bool:
     return dict(leaf) == wanted
 
 
-def _as_it_is(text: str) -> str:
-    return text
-
-
 def _operator(name: str, argument: Any) -> Callable[[Value], bool]:
     if isinstance(argument, list):
         each = [_operator(name, alternative) for alternative in argument]
         return lambda leaf: any(test(leaf) for test in each)
-    change: Callable[[str], str] = _as_it_is
+    change: Callable[[str], str] = str
     if name == "equals-ignore-case" or isinstance(argument, Mapping):  # as in {prefix: {equals-ignore-case: x}}
         change = str.casefold
     wanted = change(argument["equals-ignore-case"] if isinstance(argument, Mapping) else argument)

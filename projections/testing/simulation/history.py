@@ -316,7 +316,7 @@ class History:
     def _observe(self, key: ItemKey, before: Image | None, after: Image | None, record: Mapping[str, Any]) -> None:
         invocation = self._scheduler.calling
         if invocation is None:
-            self._checks.application_wrote(key, before, after, expired="userIdentity" in record)
+            self._checks.harm.note_write(key, before, after)
         else:
             self._checks.engine_wrote(
                 key,
@@ -338,11 +338,11 @@ class History:
         )
 
     def _note_end(self, invocation: Invocation) -> None:
-        self._checks.note_end(invocation)
+        self._checks.problems += self._checks.harm.check_end(invocation)
         self._deployment.keep_process(invocation)
 
     def _note_death(self, invocation: Invocation) -> None:
-        self._checks.note_death(invocation)
+        self._checks.harm.forget(invocation)
 
     def _quarantine(self, rejected: Sequence[Rejected]) -> None:
         """The quarantine of the functions."""

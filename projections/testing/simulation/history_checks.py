@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.engine.guards import Guards, order_of
 from projections.engine.ledger_items import promotion_in
-from projections.engine.registry import Registry, RegistrySnapshot, document_key
+from projections.engine.registry import REGISTRY, Registry, RegistrySnapshot, document_key, epoch_of
 from projections.engine.rejections import Rejected
 from projections.engine.store import Image, ItemKey, Value
 from projections.language.keys import encode_key
@@ -30,7 +30,7 @@ class HistoryChecks:
         self._plan = plan
         self._versions = versions
         self._database = database
-        self._harm = Harm(versions.ownership)
+        self.harm = Harm(versions.ownership)
         self._documents: dict[tuple[str, int], Mapping[str, Any]] = {}
         """The documents of versions, by name and epoch."""
         self._of: dict[tuple[tuple[str, int], ...], Checks] = {}
@@ -46,6 +46,8 @@ class HistoryChecks:
         """Whether the ledger was restored from a time before its registry: it cannot contain the rules of then."""
         self._unread = False
         """Whether a published version was stale: what it had set stays on items that leave their entity meanwhile."""
+        self._late: set[ItemKey] = set()
+        """Items on which late functions have set attributes that have no guard: these stay."""
 
     # On the way
 
@@ -84,10 +86,6 @@ class HistoryChecks:
             return False
         return all(active.get(name) == rule.fingerprint for name, rule in program.rules.items() if name not in held)
 
-    def application_wrote(self, key: ItemKey, before: Image | None, after: Image | None, *, expired: bool) -> None:
-        """Note a write of the application, or a deletion by TTL."""
-        self._harm.note_write(key, before, after)
-
     def engine_wrote(
         self,
         key: ItemKey,
@@ -99,13 +97,14 @@ class HistoryChecks:
         tampered: bool,
     ) -> None:
         """Check a write of the engine. `tampered` is whether the application has written guards."""
-        restored = before is None and self._harm.restores(key, after or {})
-        self.problems += self._harm.check_write(key, before, after, invocation, answered=answered)
+        restored = before is None and self.harm.restores(key, after or {})
+        self.problems += self.harm.check_write(key, before, after, invocation, answered=answered)
         self.problems += self._check_change(key, before, after)
         assert invocation.registry is not None
         snapshot = RegistrySnapshot.read(invocation.registry)
         self._unread = self._unread or bool(snapshot.unreadable)
         self.problems += self._check_promotion(snapshot, key, before or {}, after or {})
+        self._note_late(snapshot, key, before or {}, after or {})
         if not restored:
             checks = self._checks_of(snapshot)
             if before is None and after is not None and not checks.is_created_by_rules(key, after):
@@ -126,6 +125,17 @@ class HistoryChecks:
             if active is None or promotion_in(order_of(after[name])) != active.promoted:
                 yield f"{encode_key(key)}: {rule} was published by a version that the writer's registry does not publish"
 
+    def _note_late(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> None:
+        """Note an item on which a rule without a guard, replaced since its registry was read, has set an attribute."""
+        registry = self._database.store.get(REGISTRY)
+        if registry is None or epoch_of(registry) == snapshot.epoch:
+            return
+        then, now = snapshot.active, RegistrySnapshot.read(registry).active
+        rules = [rule for rule in self._versions.rules if not rule.has_guard]
+        names = {name for rule in rules if then.get(rule.name) != now.get(rule.name) for name in rule.owned()}
+        if any(after.get(name) not in (None, before.get(name)) for name in names):
+            self._late.add(key)
+
     def _check_change(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
         """Find changes of values that were set once, also on items that have left their entity."""
         if before is None or after is None:
@@ -136,12 +146,6 @@ class HistoryChecks:
             yield from (
                 f"{encode_key(key)} {name}: set once, and changed to {value_text(after.get(name))}" for name in names
             )
-
-    def note_end(self, invocation: Invocation) -> None:
-        self.problems += self._harm.check_end(invocation)
-
-    def note_death(self, invocation: Invocation) -> None:
-        self._harm.forget(invocation)
 
     # At the end
 
@@ -167,11 +171,12 @@ class HistoryChecks:
         )
         self.problems += self._checks_of(snapshot).problems(ended, program, snapshot)
         if not outage and not plan.discard:  # the records of marks that others wrote were processed
-            self.problems += self._harm.planted_marks()
+            self.problems += self.harm.planted_marks()
         published = Program.from_document(self._published_document(snapshot))
         if plan.fill or versions.change:
-            self.problems += self._incomplete(snapshot, published, application.touched | application.own)
-        self.problems += self._harm.leftovers(
+            touched = self._late.union(application.touched, application.own)
+            self.problems += self._incomplete(snapshot, published, touched)
+        self.problems += self.harm.leftovers(
             database.items, application.touched, versions.last.program, unheard=outage or self._unread
         )
 
@@ -180,10 +185,10 @@ class HistoryChecks:
 
         Where the application has written since, this is judged as the engine judges it, by the guard.
         """
-        if not self._harm.genuine(key, name, value):
+        if not self.harm.genuine(key, name, value):
             return False
         program, item = self._versions.last.program, self._database.items[key]
-        if name != program.guard_prefix or not program.whole_copies or key not in self._harm.meddled:
+        if name != program.guard_prefix or not program.whole_copies or key not in self.harm.meddled:
             return True
         identity = Registry(program, self._database.store).read_or_create().identity
         return Guards(program, identity).is_created(key, item)
