@@ -104,14 +104,14 @@ class HistoryChecks:
         snapshot = RegistrySnapshot.read(invocation.registry)
         self._unread = self._unread or bool(snapshot.unreadable)
         self.problems += self._check_promotion(snapshot, key, before or {}, after or {})
-        self._note_late(snapshot, key, before or {}, after or {})
+        late = self._is_late(snapshot, key, before or {}, after or {})
         if not restored:
             checks = self._checks_of(snapshot)
             if before is None and after is not None and not checks.is_created_by_rules(key, after):
                 # while two versions of an entity are published: the other one's
                 others = (Checks(version.program, version.document) for version in self._versions.all)
                 checks = next((other for other in others if other.is_created_by_rules(key, after)), checks)
-            self.problems += checks.check_write(key, before, after, tampered=tampered or self.damaged)
+            self.problems += checks.check_write(key, before, after, tampered=tampered or self.damaged or late)
 
     def _check_promotion(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> Iterator[str]:
         """Find guards of versions that were not published in the registry that their writer had read last."""
@@ -125,16 +125,18 @@ class HistoryChecks:
             if active is None or promotion_in(order_of(after[name])) != active.promoted:
                 yield f"{encode_key(key)}: {rule} was published by a version that the writer's registry does not publish"
 
-    def _note_late(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> None:
-        """Note an item on which a rule without a guard, replaced since its registry was read, has set an attribute."""
+    def _is_late(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> bool:
+        """Return whether a write is that of a rule which was removed since its registry was read: its guard may go back."""
         registry = self._database.store.get(REGISTRY)
         if registry is None or epoch_of(registry) == snapshot.epoch:
-            return
+            return False
         then, now = snapshot.active, RegistrySnapshot.read(registry).active
-        rules = [rule for rule in self._versions.rules if not rule.has_guard]
-        names = {name for rule in rules if then.get(rule.name) != now.get(rule.name) for name in rule.owned()}
-        if any(after.get(name) not in (None, before.get(name)) for name in names):
+        rules = [rule for rule in self._versions.rules if then.get(rule.name) != now.get(rule.name)]
+        free = {name for rule in rules if not rule.has_guard for name in rule.owned()}
+        if any(after.get(name) not in (None, before.get(name)) for name in free):
             self._late.add(key)
+        guards = {self._versions.last.program.guard(rule.name) for rule in rules if rule.name not in now}
+        return any(after.get(name) != before.get(name) for name in guards)
 
     def _check_change(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
         """Find changes of values that were set once, also on items that have left their entity."""
