@@ -114,15 +114,15 @@ class HistoryChecks:
             self.problems += checks.check_write(key, before, after, tampered=tampered or self.damaged or late)
 
     def _check_promotion(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> Iterator[str]:
-        """Find guards of versions that were not published in the registry that their writer had read last."""
+        """Find guards of versions that were neither published nor stale in the registry that their writer had read last."""
         rules = {version.rule for version in snapshot.versions.values()}
         prefix = self._versions.last.program.guard_prefix
         for name in after:
             rule = name.removeprefix(prefix)
             if not name.startswith(prefix) or rule not in rules or after[name] == before.get(name):
                 continue
-            active = snapshot.active.get(rule)
-            if active is None or promotion_in(order_of(after[name])) != active.promoted:
+            published = {version.promoted for version in snapshot.of(rule) if version.state in ("active", "stale")}
+            if promotion_in(order_of(after[name])) not in published:
                 yield f"{encode_key(key)}: {rule} was published by a version that the writer's registry does not publish"
 
     def _is_late(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> bool:
