@@ -1,5 +1,5 @@
-"""Values and conditions: conditions that never match, values probably meant as something else, values of held rules,
-and quotients with too many digits."""
+"""Conditions that never match, or compare text that was probably meant as something else; values of held rules; and
+quotients with too many digits."""
 
 from __future__ import annotations
 
@@ -8,42 +8,48 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from projections.language.arithmetic import OPERATIONS, Constant, Expression, Factor, Node, Operation
+from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation
 from projections.language.attribute_types import Types, types_of
 from projections.language.facts import inputs
 from projections.language.findings.kinds import (
     NEVER_MATCHES,
-    ONCE_AND_PUTS,
     READ_AS_WRITTEN,
     READS_HELD,
     UNROUNDED_QUOTIENT,
     Remark,
 )
-from projections.language.findings.reads import Computes, Tested, expressions, offset_of, tests
+from projections.language.findings.reads import Tested, offset_of, reads, tests
 from projections.language.findings.rule_facts import Facts
-from projections.language.models import Compute
 from projections.language.patterns import Pattern
 from projections.language.patterns.parsing import is_comparison
-from projections.language.patterns.tree import Affix, Alternative, Compares, Equals, compared_type
-from projections.language.syntax import LanguageError, Location, an, name_of
+from projections.language.patterns.tree import Affix, Alternative, AnythingBut, Compares, Equals, compared_type
+from projections.language.syntax import LanguageError, Location, steps
 from projections.language.templates import Template
 from projections.language.values import number_text
 
 
 def conditions(facts: Facts) -> Iterator[Remark]:
     """Yield a remark for each condition whose alternatives all have the wrong type, and for texts that mean something."""
-    types = types_of(facts.rules)
+    types, booleans = types_of(facts.rules), _booleans(facts)
     for tested in tests(facts.rules):
         number = types.number(tested.entity, tested.test.name)
         if number is None and all(map(_is_quoted_number, tested.test.alternatives)):
             number = types.calculated(tested.entity, tested.test.name)
         text = types.text(tested.entity, tested.test.name)
         alternatives = tested.test.alternatives
-        if number is not None and all(_only_text(one) for one in alternatives):
+        if number is not None and all(_only_text(alternative) for alternative in alternatives):
             yield _remark(tested, "a number", number, "text", _as_number(alternatives))
-        elif text is not None and all(_only_number(one) for one in alternatives):
+        elif text is not None and all(_only_number(alternative) for alternative in alternatives):
             yield _remark(tested, "text", text, "a number", "compare it with text, in quotes")
-        elif alternatives and all(why := [_differing(types, tested, one) for one in alternatives]):
+        elif (
+            alternatives and all(map(_is_boolean_text, alternatives)) and (tested.entity, tested.test.name) in booleans
+        ):
+            why_boolean = booleans[tested.entity, tested.test.name]
+            yield _remark(tested, "a boolean", why_boolean, "text", "remove the quotes, and write it in lower case")
+        elif number is not None and (exclusions := _exclusions(alternatives)) and all(map(_only_text, exclusions)):
+            reason = f"{tested.test.name} is a number ({number}), so `anything-but` text excludes nothing"
+            yield Remark(NEVER_MATCHES, tested.place, reason, _as_number(exclusions), at_key=True)
+        elif alternatives and all(why := [_differing(types, tested, alternative) for alternative in alternatives]):
             yield Remark(NEVER_MATCHES, tested.place, f"{why[0]}, so the comparison never matches", _SAME, at_key=True)
     for document, place in _all_patterns(facts):
         for text, at, sign in _texts(document, place):
@@ -54,6 +60,64 @@ def conditions(facts: Facts) -> Iterator[Remark]:
                 yield Remark(READ_AS_WRITTEN, at, f'"{text}" is compared as text, as it stands', instead)
             elif sign and text.lower() in BOOLEANS:
                 yield boolean(text, at)
+            elif sign and text in ("None", "nil", "undefined"):
+                reason, instead = (
+                    f"{text} is text, and not null",
+                    f'write [null, {{exists: false}}], or "{text}" in quotes',
+                )
+                yield Remark(READ_AS_WRITTEN, at, reason, instead, rated="note", unquoted=True)
+
+
+def elements(facts: Facts) -> Iterator[Remark]:
+    """Yield a remark for each path through a list of maps: such a path has no value."""
+    lists = {
+        (rule.source, rule.each.path): name
+        for name, rule in facts.variants
+        if rule.each is not None and not rule.each.ancestors
+    }
+    for read in dict.fromkeys(reads(facts.rules)):
+        for (entity, path), name in lists.items():
+            rest = read.name.removeprefix(path + ".")
+            if read.entity == entity and rest != read.name and not steps(rest)[0].isdecimal():
+                yield Remark(
+                    NEVER_MATCHES,
+                    read.place,
+                    f"{path} is a list (rule {name} reads its elements), so {read.name} has no value",
+                    f"use each: {{element: {path}}} and element.{rest}, or {path}.0.{rest} for the first element",
+                    read.offset,
+                    read.at_key,
+                )
+
+
+def _booleans(facts: Facts) -> dict[tuple[str, str], str]:
+    """Return why attributes of entities are booleans: rules set them so, or compare them with true or false."""
+    reasons = {
+        (tested.entity, tested.test.name): f"rule {tested.rule} compares it with one"
+        for tested in tests(facts.rules)
+        if any(isinstance(getattr(alternative, "value", None), bool) for alternative in tested.test.alternatives)
+    }
+    for name, rule in facts.projections.items():
+        for attribute, result in rule.action.results(facts.rules, rule).items():
+            if result.type == "BOOL":
+                reasons[rule.into, attribute] = f"rule {name} sets it"
+    return reasons
+
+
+def _is_boolean_text(alternative: Alternative) -> bool:
+    return (
+        isinstance(alternative, Equals)
+        and isinstance(alternative.value, str)
+        and alternative.value.lower() in ("true", "false")
+    )
+
+
+def _exclusions(alternatives: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
+    """Return what `anything-but` excludes; empty if there is another alternative."""
+    if not all(isinstance(alternative, AnythingBut) for alternative in alternatives):
+        return ()
+    return tuple(
+        each for alternative in alternatives if isinstance(alternative, AnythingBut) for each in alternative.excluded
+    )
 
 
 _SAME = "compare numbers with numbers, and text with text"
@@ -103,9 +167,18 @@ def _name_as_text(text: str, name: str, place: Location, sign: str) -> Remark:
 
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
-_SIGN = re.compile(r"(<=|>=|<>|!=|==|=|<|>|!)\s*(\w[\w .:@-]*)")
+_SIGN = re.compile(r"(<=|>=|<>|!=|==|=|<|>|!|NOT(?= ))\s*['\"]?(\w[\w .:@-]*)['\"]?")
+_WORDS = re.compile(
+    r"(?:(not )?in *[(\[](.+)[)\]]|(begins|starts|ends) with (\S+)|between (\S+) and (\S+))", re.IGNORECASE
+)
+_OPERATOR = re.compile(r"(prefix|suffix|exists|anything-but|numeric) ?: ?(.+)")
+_ANCHORS = re.compile(r"(\^?)([a-z][\w-]{2,})(\$?)")
+_REGEX = re.compile(r"\.[*+]|.*\[\w-\w[^\]]*\][*+?{$].*|\^?\((?:[\w-]+\|)+[\w-]+\)\$?")
 _WILD = re.compile(r"[\w.#@/ -]*[^\W_]{2}[\w.#@/ -]*")
-_PRESENT = {"exists": "true", "not null": "true", "is not null": "true", "not exists": "false", "is null": "false"}
+_PRESENT = {
+    **dict.fromkeys(("exists", "not null", "is not null", "not empty", "is not empty"), "true"),
+    **dict.fromkeys(("not exists", "is null", "is empty"), "false"),
+}
 BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 """What YAML 1.1 reads as booleans, and YAML 1.2 as text."""
 
@@ -118,13 +191,30 @@ def _meant(text: str) -> str | None:
         sign, operand = found.groups()
         if sign in ("=", "=="):
             return f"[{operand}]"
-        if sign in ("!", "!=", "<>"):
+        if sign in ("!", "!=", "<>", "NOT"):
             return f"[{{anything-but: {operand}}}]"
         return f'{{"{sign}": {operand}}}' if operand[0].isdecimal() else None
+    if (found := _OPERATOR.fullmatch(text)) is not None:
+        return f"[{{{found[1]}: {found[2]}}}]"
+    if re.fullmatch(r"\w+(?: *\|\| *\w+)+", text):
+        return f"[{', '.join(part.strip() for part in text.split('||'))}]"
+    if (found := _WORDS.fullmatch(text)) is not None:
+        negated, values, where, part, least, most = found.groups()
+        if values:
+            return f"[{{anything-but: [{values}]}}]" if negated else f"[{values}]"
+        if least:
+            return f'{{">=": {least}, "<=": {most}}}'
+        return f"[{{{'suffix' if where.lower() == 'ends' else 'prefix'}: {part}}}]"
     return _wildcard(text)
 
 
 def _wildcard(text: str) -> str | None:
+    if (anchored := _ANCHORS.fullmatch(text)) is not None and (anchored[1] or anchored[3]):
+        if anchored[1] and anchored[3]:
+            return f"[{anchored[2]}]"
+        return f"[{{{'prefix' if anchored[1] else 'suffix'}: {anchored[2]}}}]"
+    if _REGEX.fullmatch(text):
+        return _NO_WILDCARDS
     plain = text.replace(".*", "*")
     if re.fullmatch(r"%?[^\W\d]{3,}%?", text):
         plain = text.replace("%", "*")  # of SQL
@@ -135,7 +225,12 @@ def _wildcard(text: str) -> str | None:
         return None  # a mark of emphasis
     if "*" not in core and plain.endswith("*") != plain.startswith("*"):
         return f"[{{{'prefix' if plain.endswith('*') else 'suffix'}: {core}}}]"
-    return "[{prefix: …}] or [{suffix: …}], there are no wildcards; or let the application set an attribute to test"
+    return _NO_WILDCARDS
+
+
+_NO_WILDCARDS = (
+    "[{prefix: …}] or [{suffix: …}], there are no wildcards; or let the application set an attribute to test"
+)
 
 
 def boolean(text: str, place: Location) -> Remark:
@@ -165,31 +260,44 @@ def _remark(tested: Tested, is_: str, why: str, compared: str, instead: str) -> 
     )
 
 
-def _only_text(one: Alternative) -> bool:
+def _only_text(alternative: Alternative) -> bool:
     return (
-        isinstance(one, Affix) or (isinstance(one, Equals) and isinstance(one.value, str)) or compared_type(one) == "S"
+        isinstance(alternative, Affix)
+        or (isinstance(alternative, Equals) and isinstance(alternative.value, str))
+        or compared_type(alternative) == "S"
     )
 
 
-def _is_quoted_number(one: Alternative) -> bool:
-    found = [operand for _, operand in one.bounds] if isinstance(one, Compares) else [getattr(one, "value", None)]
-    return all(isinstance(value, str) and _NUMBER.fullmatch(value) for value in found)
+def _is_quoted_number(alternative: Alternative) -> bool:
+    if isinstance(alternative, AnythingBut):
+        return all(map(_is_quoted_number, alternative.excluded))
+    values = constants_of(alternative)
+    return all(isinstance(value, str) and _NUMBER.fullmatch(value) for value in values)
 
 
-def _only_number(one: Alternative) -> bool:
-    return compared_type(one) == "N" or (isinstance(one, Equals) and isinstance(one.value, Decimal))
+def constants_of(alternative: Alternative) -> list[Any]:
+    """Return what a value is compared with: constants, and the names of other values."""
+    if isinstance(alternative, Compares):
+        return [operand for _, operand in alternative.bounds]
+    return [alternative.text if isinstance(alternative, Affix) else getattr(alternative, "value", None)]
 
 
-def _differing(types: Types, tested: Tested, one: Alternative) -> str:
+def _only_number(alternative: Alternative) -> bool:
+    return compared_type(alternative) == "N" or (
+        isinstance(alternative, Equals) and isinstance(alternative.value, Decimal)
+    )
+
+
+def _differing(types: Types, tested: Tested, alternative: Alternative) -> str:
     """Return which of the values that an alternative compares have different types; empty if none is known to."""
-    if not isinstance(one, Compares):
+    if not isinstance(alternative, Compares):
         return ""
     words: dict[str, str] = {}
-    for name in (tested.test.name, *one.names):
+    for name in (tested.test.name, *alternative.names):
         number, text = types.number(tested.entity, name), types.text(tested.entity, name)
         if number is not None or text is not None:
             words.setdefault("text" if number is None else "a number", f"{name} is {{}} ({number or text})")
-    constant = compared_type(one)
+    constant = compared_type(alternative)
     if constant is not None:
         what, other = ("a number", "text") if constant == "N" else ("text", "a number")
         if other in words:
@@ -198,7 +306,11 @@ def _differing(types: Types, tested: Tested, one: Alternative) -> str:
 
 
 def _as_number(alternatives: tuple[Alternative, ...]) -> str:
-    found = [one.value for one in alternatives if isinstance(one, Equals) and isinstance(one.value, str)]
+    found = [
+        alternative.value
+        for alternative in alternatives
+        if isinstance(alternative, Equals) and isinstance(alternative.value, str)
+    ]
     try:
         texts = [number_text(Decimal(value)) for value in found]
     except ArithmeticError:
@@ -206,85 +318,6 @@ def _as_number(alternatives: tuple[Alternative, ...]) -> str:
     if texts and len(texts) == len(alternatives):
         return f"remove the quotes: [{', '.join(texts)}]"
     return 'compare it as a number, such as [{numeric: [">=", 1]}]'
-
-
-_FIELD = re.compile(r"\{([^{}|]*)\}")
-_BETWEEN = re.compile(rf"(?=.*(?:\*|\s\+\s|\w\())(?:{'|'.join(OPERATIONS)}|\0|[\s().,\d*/+-])+")
-_OPERAND = re.compile(r"""[-+*/]\s*('[^']+'|"[^"]+")|('[^']+'|"[^"]+")\s*[-+*/]""")
-
-
-def meanings(facts: Facts) -> Iterator[Remark]:
-    """Yield remarks about values that rules make, rule by rule."""
-    for name, rule in facts.projections.items():
-        action, keys = rule.action, facts.table(rule.into).attribute_types.keys()
-        for part in action.parts():
-            if not isinstance(part.value, Template) or not {*part.attributes} - keys:
-                continue
-            if _calculates(part.text):
-                yield Remark(
-                    READ_AS_WRITTEN,
-                    ("projections", name, *part.place),
-                    f'"{part.text}" is a template: its value is the text with the values in it, and not a calculation',
-                    f"write the calculation without braces: {_FIELD.sub(lambda found: found[1], part.text)}",
-                )
-            if part.text.lower() in BOOLEANS:
-                yield boolean(part.text, ("projections", name, *part.place))
-        if isinstance(action, Compute) and action.once and not facts.made_by_rules(rule.source):
-            yield from _put_again(facts, name, rule.source, action)
-    for one in expressions(facts.rules):
-        yield from _texts_in_calculation(one)
-
-
-def _put_again(facts: Facts, name: str, source: str, compute: Compute) -> Iterator[Remark]:
-    """Yield a remark for values that are recorded once, unless the declared writes do not remove them."""
-    writes = [
-        (pattern, step)
-        for pattern, one in facts.rules.writes.items()
-        for step in one.steps
-        if step.operation in ("put", "update") and step.entity == source
-    ]
-    put = next((pattern for pattern, step in writes if step.put is not None and step.if_ != "absent"), None)
-    if writes and put is None:
-        return
-    values, which = " and ".join(compute.set), "a put" if put is None else f"the put of write {put}"
-    yield Remark(
-        ONCE_AND_PUTS,
-        ("projections", name, "compute", "once"),
-        f"{which} that replaces {an(source)} without {values} removes what was recorded, and the rule then records "
-        "the current values",
-        "change these items with UpdateItem, or include the recorded values in puts",
-        at_key=True,
-        rated=None if put is None else "warning",
-    )
-
-
-def _calculates(text: str) -> bool:
-    """Return whether a template would be a calculation without its braces."""
-    if _BETWEEN.fullmatch(_FIELD.sub("\0", text)) is None:
-        return False
-    try:
-        Expression.parse(_FIELD.sub(lambda found: found[1], text), "value")
-    except LanguageError:
-        return False
-    return True
-
-
-def _texts_in_calculation(one: Computes) -> Iterator[Remark]:
-    """Yield a remark for text in quotes that is added: it is read as the name of an attribute."""
-    for found in _OPERAND.finditer(one.expression.text):
-        quoted = found[1] or found[2]
-        content = quoted[1:-1]
-        is_name = content == content.strip() and re.search(r"\W.*\w|\w.*\W", content) is not None
-        if name_of(quoted) in one.expression.calculated and not is_name:
-            yield Remark(
-                READ_AS_WRITTEN,
-                one.place,
-                f"{quoted} is the name of an attribute here, and not text: + adds numbers",
-                f'to join texts, write a template, such as "{{first}}{content}{{second}}"; if it is an attribute'
-                + (f", write {content} without quotes" if content.isidentifier() else ", accept the finding"),
-                max(one.text.find(quoted), 0),
-            )
-            return
 
 
 def held(facts: Facts) -> Iterator[Remark]:

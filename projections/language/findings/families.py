@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from projections.language.findings.conditions import conditions, held, meanings, quotients
+from projections.language.findings.conditions import conditions, elements, held, quotients
 from projections.language.findings.indexes import expiry, indexes, tables
-from projections.language.findings.keys import lengths, sorting
+from projections.language.findings.keys import lengths, sorting, times
 from projections.language.findings.kinds import Remark
+from projections.language.findings.meanings import meanings
 from projections.language.findings.names import names
 from projections.language.findings.partitions import few_partitions, partitions
 from projections.language.findings.rule_facts import Facts
@@ -20,8 +21,10 @@ from projections.language.findings.targets import targets
 _FAMILIES = (
     names,
     conditions,
+    elements,
     meanings,
     sorting,
+    times,
     lengths,
     partitions,
     held,

@@ -1,11 +1,16 @@
-"""Keys that do not sort as expected, or that can be too long: 2048 bytes for a partition key, 1024 for a sort key."""
+"""Keys that do not sort as expected, or that can be too long: 2048 bytes for a partition key, 1024 for a sort key; and
+formats of times."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from decimal import Decimal
 
 from projections.language.attribute_types import Types, types_of
+from projections.language.findings.conditions import constants_of
 from projections.language.findings.kinds import (
+    DATE_FORMAT,
     DATE_ORDER,
     LONG_KEY,
     NUMBER_DOES_NOT_FIT,
@@ -13,9 +18,12 @@ from projections.language.findings.kinds import (
     Remark,
     Severity,
 )
+from projections.language.findings.reads import Read, reads, tests
 from projections.language.findings.rule_facts import Facts, KeySet, Made, Slot
-from projections.language.pipes import Pipe
+from projections.language.patterns.tree import Affix, Alternative
+from projections.language.pipes import Pipe, date_arguments
 from projections.language.syntax import steps
+from projections.language.values import number_text
 
 _FEW_DIGITS = 5
 _SIGNIFICANCE = {"Y": 0, "G": 0, "m": 1, "j": 1, "V": 1, "d": 2, "u": 2, "H": 3, "M": 4, "S": 5, "f": 6}
@@ -31,6 +39,63 @@ def sorting(facts: Facts) -> Iterator[Remark]:
             if made.kind == "S":
                 for slot in made.slots:
                     yield from _slot(types, key, made, slot)
+
+
+def times(facts: Facts) -> Iterator[Remark]:
+    """Yield remarks about formats of `date` with codes that do not belong together, and about dates without separators."""
+    read_by: dict[tuple[str, str], Read] = {}
+    for read in reads(facts.rules):
+        for pipe in read.field.pipes if read.field is not None else ():
+            if pipe.name != "date":
+                continue
+            declared = date_arguments(pipe)[2]
+            if not declared:
+                read_by.setdefault((read.entity, read.name), read)
+            for reason, instead in (
+                _code_conflict({*_codes(pipe.arguments[0])}),
+                _code_conflict({*_codes(declared or "")}),
+            ):
+                if reason:
+                    yield Remark(DATE_FORMAT, read.place, f"{pipe}: {reason}", instead, read.offset)
+    for tested in tests(facts.rules):
+        dated = read_by.get((tested.entity, tested.test.name))
+        compact = next(filter(None, map(_compact, tested.test.alternatives)), None)
+        if dated is not None and compact is not None:
+            form = {4: "%Y", 6: "%Y%m"}.get(len(compact), "%Y%m%d")
+            yield Remark(
+                DATE_FORMAT,
+                tested.place,
+                f"{compact} is a date without separators, and rule {dated.rule} reads {tested.test.name} with `date`, which "
+                "takes times in ISO 8601 or seconds since 1970: such values are bad input",
+                f"compare with a value in the format of the items, or declare the format: date(…, from={form})",
+                at_key=True,
+            )
+
+
+def _code_conflict(codes: set[str]) -> tuple[str, str]:
+    """Return why these codes do not belong together, and what to write; empty if they do."""
+    if "M" in codes and "H" not in codes:
+        return "%M is the minute, and there is no hour", "write %m for the month"
+    if "V" in codes and "G" not in codes:
+        return "%V is the week of ISO 8601, whose year differs from %Y around New Year", "write %G-W%V"
+    if "G" in codes and "V" not in codes:
+        return "%G is the year of weeks, which differs from %Y around New Year", "write %Y for the year of months"
+    return "", ""
+
+
+_COMPACT = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])?")
+
+
+def _compact(alternative: Alternative) -> str | None:
+    """Return a date without separators that an alternative compares; None if it has none. A text 2026 begins a time."""
+    matches = (
+        _COMPACT.match if isinstance(alternative, Affix) and alternative.operator == "prefix" else _COMPACT.fullmatch
+    )
+    for value in constants_of(alternative):
+        text = number_text(value) if isinstance(value, Decimal) else value
+        if isinstance(text, str) and (matches(text) or (text != value and re.fullmatch(r"(?:19|20)\d\d", text))):
+            return text
+    return None
 
 
 def _slot(types: Types, key: KeySet, made: Made, slot: Slot) -> Iterator[Remark]:

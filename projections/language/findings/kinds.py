@@ -44,6 +44,7 @@ UNPADDED_NUMBER = Kind("unpadded-number", ("warning", "note"))
 PADDED_NUMBER = Kind("padded-number", ("warning",))
 NUMBER_DOES_NOT_FIT = Kind("number-does-not-fit", ("warning", "note"))
 DATE_ORDER = Kind("date-order", ("warning",))
+DATE_FORMAT = Kind("date-format", ("warning",))
 
 # Limits
 

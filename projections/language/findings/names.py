@@ -186,6 +186,8 @@ def _slips(facts: Facts, found: list[Read]) -> Iterator[Remark]:
         order = [*here]
         likely = [*order[: order.index(read.root)], *(name for name in order if len(here[name]) > 1)]
         other = next((name for name in (bound, *likely) if _is_slip(read.root, name)), None)
+        if other is None:
+            other = next((name for name in likely if _is_other_style(facts, read, name)), None)
         if other is None and _VARIABLE.fullmatch(read.root):
             other = read.root[1:]
         if other is not None:
@@ -197,6 +199,22 @@ def _slips(facts: Facts, found: list[Read]) -> Iterator[Remark]:
 
 _VARIABLE = re.compile(r"\$(?!type$|id$|ref$|schema$|values$)[^\W\d]\w*")
 """A name with the `$` of variables in other languages; some formats have attributes such as `$type`."""
+
+
+def _is_other_style(facts: Facts, read: Read, other: str) -> bool:
+    """Return whether two names have the same letters, as `user_id`, `userId` and `userID`.
+
+    Not if the rule sets one from the other. Of names that differ in case only, those of attributes, and of variables
+    that are bound, are compared in `_other_case`.
+    """
+    if read.root == other or _letters(read.root) != _letters(other) or other in read.place:
+        return False
+    same = read.root.lower() == other.lower()
+    return not same or (other in facts.variables(read.entity) and read.place[-1] != "into")
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
 
 
 def _is_slip(name: str, other: str) -> bool:

@@ -98,7 +98,9 @@ def _no_name(key: str, value: Any, prefix: str, branch: bool) -> str:
     word = _word(key) if key[0] not in "'\"" and "." not in key else ""
     if is_comparison(key):
         return f'write a comparison under an attribute: {{attribute: {{"{key}": …}}}}; {quoted}'
-    if word in ("and", "or", "nor", "not") and (key[0] == "$" or _is_pattern(value)):
+    if word in ("and", "or", "nor", "not") and (
+        key[0] == "$" or _is_pattern(value) or (prefix and word in ("and", "or"))
+    ):
         how = "attributes in one mapping must all match, $or lists alternatives, and anything-but excludes values"
         return f'unknown operator "{key}"{suggest(key, ["$or"]) if word == "or" else ""}; {how}; {quoted}'
     if _is_record(key, value):
@@ -120,9 +122,9 @@ _ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("eq", "equals", "equal"), "[{}]"),
     **dict.fromkeys(("ne", "neq", "notequals", "nin", "notin"), "[{{anything-but: {}}}]"),
     "not": "[{{anything-but: {}}}]",
-    "gt": '{{">": {}}}',
+    **dict.fromkeys(("gt", "greaterthan"), '{{">": {}}}'),
     **dict.fromkeys(("gte", "ge"), '{{">=": {}}}'),
-    "lt": '{{"<": {}}}',
+    **dict.fromkeys(("lt", "lessthan"), '{{"<": {}}}'),
     **dict.fromkeys(("lte", "le"), '{{"<=": {}}}'),
     **dict.fromkeys(("in", "anyof", "oneof"), "{}"),
     "contains": "[{}]",
@@ -130,6 +132,8 @@ _ELSEWHERE: dict[str, str] = {
     "endswith": "[{{suffix: {}}}]",
     "between": '{{">=": …, "<=": …}}',
     "exists": "[{{exists: {}}}]",
+    **dict.fromkeys(("isnull", "notnull", "isnotnull"), "[{{exists: …}}]"),
+    **dict.fromkeys(("notexists", "attributeexists", "attributenotexists"), "[{{exists: …}}]"),
     **dict.fromkeys(("like", "regex", "regexp", "wildcard", "cidr", "all", "elemmatch", "size", "expr"), ""),
 }
 """Operators of other languages, in lower case without other signs, with the form here; without one if there is none."""
@@ -169,7 +173,14 @@ def _is_record(key: str, value: Any) -> bool:
     """Return whether a pattern is one for stream records, as Lambda's event filters are."""
     images = ("NewImage", "OldImage", "Keys")
     inside = isinstance(value, Mapping) and any(name in value for name in images)
-    return (key == "dynamodb" and inside) or (key in images and _is_pattern(value))
+    values = value if isinstance(value, list) else [value]
+    return (
+        (key == "dynamodb" and inside)
+        or (key in images and _is_pattern(value))
+        or any(key.startswith((f"dynamodb.{name}.", f"{name}.")) for name in images)
+        or (key == "eventName" and all(name in ("INSERT", "MODIFY", "REMOVE") for name in values))
+        or (key == "eventSource" and values == ["aws:dynamodb"])
+    )
 
 
 def _or(value: Any, prefix: str, at: _At, errors: list[LanguageError]) -> Iterator[Either]:
