@@ -239,7 +239,7 @@ def _member(store: MemoryStore, member: Image, rng: Random) -> str | None:
     key = ItemKey(LEDGER, member["pk"]["S"], member["sk"]["S"])
     if COUNT in member:
         return _counter(store, key, member, rng)
-    if rng.random() < 0.5:
+    if rng.random() < 0.5 and not ("a" in member and member["sk"]["S"].endswith("\0~")):  # its source has expired
         store.write(Delete(key))
         return f"{key.partition} {key.sort} is deleted"
     source = member["s"]["S"] + "x"
