@@ -86,7 +86,7 @@ def _entries(
     remaining = dict(entries)
     for source, item in entries.items():
         entry = Entry.read(item)
-        if left := alone & (entry.contributions.keys() | entry.kept.keys()):
+        if left := alone & entry.contributions.keys():
             yield f"ledger: the entry of {source} has a part of {', '.join(sorted(left))}, which lanes count alone"
         if entry.recent:
             yield f"ledger: the entry of {source} has a pending publish of {', '.join(sorted(entry.recent))}"
