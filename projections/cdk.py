@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ class Projections(Construct):
 
     `table`: the table, or the tables by their names in the rules, with a stream of new and old images. Without it, the stack
     creates the tables. `parameters`: values of the template's parameters, which may be tokens, such as the ARN of a topic.
-    `code`: the archive of `projections template --package`; without it, the archive is built.
+    `code`: the archive of `projections template --package`; without it, the archive is built. `notify`: the rules whose
+    changes pipes send to an event bus.
 
     Raises RulesError, and UsageError for values that the template rejects.
     """
@@ -49,6 +50,7 @@ class Projections(Construct):
         table: ITable | Mapping[str, ITable] | None = None,
         parameters: Mapping[str, str | int | bool] | None = None,
         code: str | Path | None = None,
+        notify: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, id)
         stack = Stack.of(self)
@@ -58,7 +60,7 @@ class Projections(Construct):
         values = {**_keys(tables), **{name: _text(value) for name, value in (parameters or {}).items()}}
         tokens = {name: value for name, value in values.items() if Token.is_unresolved(value)}
         known = {name: None if name in tokens else value for name, value in values.items()}
-        template, suffixes = cdk_template(rules, known, existing=bool(tables))
+        template, suffixes = cdk_template(rules, known, existing=bool(tables), notify=tuple(notify))
         tokens |= _table_tokens(tables, suffixes)
         with tempfile.TemporaryDirectory() as directory:
             if code is None:

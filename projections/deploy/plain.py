@@ -249,12 +249,12 @@ TYPESCRIPT = Path(__file__).with_name("projections.ts")
 
 
 def cdk_template(
-    rules: str | Path, chosen: Mapping[str, str | None], *, existing: bool
+    rules: str | Path, chosen: Mapping[str, str | None], *, existing: bool, notify: tuple[str, ...] = ()
 ) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Return the template with these values of parameters (see `with_values`), and the suffix of each table's parameters.
 
     Raises RulesError, and UsageError for values that the template rejects.
     """
-    deployment = Deployment(str(rules), Program.from_document(load(rules).document()), existing)
+    deployment = Deployment(str(rules), Program.from_document(load(rules).document()), existing, notify=notify)
     template = with_values(cloudformation_template(deployment), chosen)
     return template, template.pop("Metadata")[NOTES]["Tables"]

@@ -25,6 +25,8 @@ export interface ProjectionsProps {
   readonly parameters?: Record<string, string | number | boolean>;
   /** The archive of `projections template --package`. Without it, the archive is built. */
   readonly code?: string;
+  /** The rules whose changes pipes send to an event bus. */
+  readonly notify?: string[];
   /** The command, if it is not on PATH, such as `.venv/bin/projections`. */
   readonly command?: string;
 }
@@ -53,10 +55,11 @@ export class Projections extends Construct {
           stdio: ["ignore", "pipe", "inherit"],
         });
       const set = given.map(([name, value]) => (name in tokens ? `--set=${name}` : `--set=${name}=${value}`));
+      const notify = (props.notify ?? []).map((rule) => `--notify=${rule}`);
       const existing = Object.keys(tables).length ? ["--existing-table"] : [];
       const code = props.code ?? join(directory, "functions.zip");
       const build = props.code === undefined ? ["--package", code] : [];
-      const printed = run("template", props.rules, "--format", "cdk", ...existing, ...set, ...build);
+      const printed = run("template", props.rules, "--format", "cdk", ...notify, ...existing, ...set, ...build);
       const { Metadata, ...template } = JSON.parse(printed);
       const file = join(directory, "template.json");
       writeFileSync(file, JSON.stringify(template));

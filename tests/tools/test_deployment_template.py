@@ -288,7 +288,8 @@ def test_a_pipe_may_only_read_the_stream_of_its_table_and_put_to_the_bus() -> No
     template = parsed(sam_template(notifying))
     pipes = {name: one["Properties"] for name, one in template["Resources"].items() if "Pipe" in one["Type"]}
     assert pipes.keys() == {"MessagesApp", "MessagesStats"}
-    stream, bus = statements(template, "MessagesRoleStats")
+    stream, bus, failed = statements(template, "MessagesRoleStats")
+    assert (failed["Action"], failed["Resource"]) == ("sqs:SendMessage", {"Fn::GetAtt": ["MessagesDeadLetters", "Arn"]})
     pipe = pipes["MessagesStats"]
     assert (stream["Resource"], bus["Resource"], bus["Action"]) == (pipe["Source"], pipe["Target"], "events:PutEvents")
     assert {action.partition(":")[0] for action in stream["Action"]} == {"dynamodb"}
