@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -109,6 +110,10 @@ def test_wheel_and_sdist_are_the_same_bytes_from_another_directory(
         name: _sum(path) for name, path in distributions.items()
     }
     assert len(again) == 2
+    (wheel,) = [path for name, path in again.items() if name.endswith(".whl")]
+    metadata = zipfile.ZipFile(wheel).read(f"dynamodb_projections-{__version__}.dist-info/METADATA").decode()
+    assert re.findall(r"\]\((?!https:)", metadata) == []
+    assert "Licence: Apache-2.0, with the licences of the deployed packages." in metadata
 
 
 @pytest.mark.parametrize(("tag", "code"), [(f"v{__version__}", 0), (f"v{__version__}0", 1)])
