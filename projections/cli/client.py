@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from projections.cli.options import (
@@ -22,10 +24,11 @@ from projections.terminal import count, json_text, print_line, print_text
     "--language", type=click.Choice(["python", "typescript"]), help="Of the module.  [default: by FILE of -o]"
 )
 @click.option("--async", "waits", is_flag=True, help="Write coroutines in Python, for aioboto3.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if FILE of -o is not what would be written.")
 @output_option
 @force_option
 def command(
-    rules: str | None, as_json: bool, language: str | None, waits: bool, output: str | None, force: bool
+    rules: str | None, as_json: bool, language: str | None, waits: bool, check: bool, output: str | None, force: bool
 ) -> int:
     """Write a module with a typed function for each query of a rule file, in Python or TypeScript.
 
@@ -40,6 +43,7 @@ def command(
       projections client rules.yaml -o access.py
       projections client rules.yaml -o access.ts
       projections client rules.yaml --async -o access.py
+      projections client rules.yaml -o access.ts --check
     """
     from projections.api import load
     from projections.deploy.checksum import with_checksum
@@ -51,6 +55,12 @@ def command(
     path = find_rules(rules)
     client = client_of(load(path), path.name, "typescript" if in_typescript else "aioboto3" if waits else "python")
     text = with_checksum(client.text, "// {}" if in_typescript else "# {}")
+    if check:
+        if output is None:
+            raise click.UsageError("--check compares the file of -o: pass -o FILE")
+        same = Path(output).is_file() and Path(output).read_text(encoding="utf-8") == text
+        print_line(f"{output}: {'up to date' if same else 'not what the rules give; run the command without --check'}")
+        return 0 if same else 1
     what = f"{count(len(client.functions), 'function')} of {path.name}"
     if (output is not None or not as_json) and not put_out(text, output, what, force=force):
         return 1
@@ -59,4 +69,7 @@ def command(
         print_text(json_text(document if output else {**document, "module": text}))
     for name, reason in client.missing.items():
         print_line(f"query {name}: no function, {reason}", err=True)
+    for name, reason in client.renamed.items():
+        function = client.functions[name]
+        print_line(f"{name}: the function is {function}, because {reason}. Rename {name} to avoid it", err=True)
     return 1 if client.missing else 0

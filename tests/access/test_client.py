@@ -198,7 +198,7 @@ def test_a_module_has_only_the_helpers_that_it_uses() -> None:
     rules = loads('{"table": {"key": ["PK"]}, "entities": {"A": {"key": {"PK": "A#{a}"}}}, "projections": {}}')
     text = client_of(rules, "rules.yaml").text
     assert "Results" not in text
-    assert "import re" not in text
+    assert "import json" not in text
     assert "def a_key(a: str) -> Item:" in text
 
 
@@ -572,8 +572,10 @@ def test_the_command_writes_the_module_and_names_queries_without_a_function(
     say: Callable[..., tuple[int, str, str]], social: Client, tmp_path: Path
 ) -> None:
     target = tmp_path / "access.py"
+    assert say(str(HERE / "social.yaml"), "-o", str(target), "--check")[0] == 1
     code, out, err = say(str(HERE / "social.yaml"), "-o", str(target))
     assert (code, out) == (1, "")
+    assert say(str(HERE / "social.yaml"), "-o", str(target), "--check")[0] == 0
     assert target.read_text(encoding="utf-8") == with_checksum(social.text)
     assert "query drafts: no function, GSI2 does not hold items without likeCount" in err
     code, out, _ = say(str(HERE / "social.yaml"), "--json")
@@ -587,6 +589,7 @@ def test_the_command_succeeds_if_every_query_has_a_function(
 ) -> None:
     rules = {**HOSTILE, "writes": {}}
     (tmp_path / "rules.json").write_text(json.dumps(rules), encoding="utf-8")
-    code, out, _ = say(str(tmp_path / "rules.json"), "--async")
+    code, out, err = say(str(tmp_path / "rules.json"), "--async")
     assert code == 0
+    assert "class: the function is class_, because class is a reserved word" in err
     assert "async def class_(" in out

@@ -56,6 +56,36 @@ def test_modules_of_bundled_patterns_and_of_hostile_names_compile(tmp_path: Path
     compiled(tmp_path, texts)
 
 
+BIKES = """
+table: {key: {PK: S, SK: N}, indexes: {G: {status: S, price: N}}}
+entities: {Bike: {key: {PK: "BIKE#{bikeId}", SK: "{no}"}, required: [status, price]}}
+projections: {}
+queries: {bikeKey: {get: Bike, by: [bikeId, no]}, partsOf: {find: Bike, by: [bikeId]}}
+"""
+
+
+def test_types_reject_mistakes_and_key_variables_are_read_from_items(tmp_path: Path) -> None:
+    client = client_of(loads(BIKES), "rules.yaml", "typescript")
+    assert client.functions == {"bikeKey": "bikeKey_", "partsOf": "partsOf"}
+    assert client.renamed == {"bikeKey": "bikeKey makes keys of Bike"}
+    usage = (ROOT / "tests/access/client/types.ts").read_text(encoding="utf-8")
+    compiled(tmp_path, {"bikes": client.text, "types": usage})
+    call = {"module": "types", "name": "made", "parameters": []}
+    other = {"module": "bikes", "name": "bikeKeyVariables", "parameters": [{"PK": "CAR#1", "SK": 1}]}
+    made, refused = called(tmp_path, [call, other])
+    key = {"PK": "BIKE#b", "SK": 7}
+    assert made["value"] == [
+        {"status": "free", "price": 3, "colour": "red", **key},
+        {"bikeId": "b", "no": 7},
+        key,
+    ]
+    assert refused["error"] == "RangeError"
+    python = module_of(client_of(loads(BIKES), "rules.yaml").text)
+    assert python.bike_key_variables(python.bike_item("b", 7, {})) == {"bike_id": "b", "no": 7}
+    with pytest.raises(ValueError, match="another form"):
+        python.bike_key_variables({"PK": "CAR#1", "SK": 1})
+
+
 PIPES = {
     "table": {"key": ["PK", "SK"], "indexes": {f"G{n}": [f"G{n}PK", f"G{n}SK"] for n in range(6)}},
     "entities": {

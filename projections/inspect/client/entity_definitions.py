@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from projections.inspect.client.expressions import (
+    NUMBER,
+    TEXT,
     Call,
     Code,
     Every,
@@ -35,11 +37,15 @@ TYPES = {"S": "str", "N": "Decimal", "B": "bytes", "SS": "set[str]", "NS": "set[
 
 
 class Attribute(NamedTuple):
-    """An attribute: whether all items have it, and its type. `list_of` has the attributes of each element of a list."""
+    """An attribute: whether all items have it, and its type. `list_of` has the attributes of each element of a list.
+
+    The application writes its `own` attributes; rules or builders write the others.
+    """
 
     type: str
     required: bool = False
     list_of: tuple[str, ...] = ()
+    own: bool = False
 
 
 def attributes_of(
@@ -70,7 +76,7 @@ def attributes_of(
         name = root(path)
         if name not in attributes and path not in known:
             kind = TYPES[kinds[name]] if name in kinds else "Decimal" if is_number(rules, entity, name) else "Any"
-            attributes[name] = Attribute(kind)
+            attributes[name] = Attribute(kind, own=True)
     for name in declared.required:
         if name in attributes:
             attributes[name] = attributes[name]._replace(required=True)
@@ -110,6 +116,17 @@ def item_type(scope: Scope, entity: str, attributes: Mapping[str, Attribute]) ->
             kind = f"list[{element}]"
         fields[name] = f"Required[{kind}]" if attribute.required else kind
     return [*types, typed_dict(scope.classes[entity], fields, f"The attributes of {entity} items that the rules name.")]
+
+
+def input_type(scope: Scope, entity: str, attributes: Mapping[str, Attribute]) -> list[str]:
+    """Return the type of what the builder of an entity's items takes; nothing if the rules name no attribute of it."""
+    fields = {}
+    for name, attribute in attributes.items():
+        if attribute.own:
+            kind = attribute.type.replace("Decimal", "int | Decimal")
+            fields[name] = f"Required[{kind}]" if attribute.required else kind
+    about = f"The attributes of {entity} items that the application writes and the rules name."
+    return typed_dict(scope.inputs[entity], fields, about) if fields else []
 
 
 def typed_dict(name: str, fields: Mapping[str, str], about: str) -> list[str]:
@@ -165,11 +182,11 @@ def recogniser(scope: Scope, entity: str) -> list[str]:
     pattern = scope.rules.entities[entity].conditions
     conditions = [condition_source(condition, names) for condition in pattern.conditions]
     if names.used:
-        first = ["    variables = " + f"_variables(item, {scope.keys[entity]})"]
+        first = ["    variables = " + f"_key_variables(item, {scope.keys[entity]})"]
         conditions = ["variables is not None", *conditions]
     else:
         first = []
-        conditions = [f"_variables(item, {scope.keys[entity]}) is not None", *conditions]
+        conditions = [f"_key_variables(item, {scope.keys[entity]}) is not None", *conditions]
     name, kind = scope.recognisers[entity], scope.classes[entity]
     return [
         f"def {name}(item: Mapping[str, Any]) -> TypeGuard[{kind}]:",
@@ -179,10 +196,27 @@ def recogniser(scope: Scope, entity: str) -> list[str]:
     ]
 
 
+def variable_reader(scope: Scope, entity: str) -> Iterator[list[str]]:
+    """Yield the type of the variables in the key of an entity's items, and the function that reads them."""
+    name, kind = scope.readers[entity], scope.variable_types[entity]
+    types = {TEXT: "Required[str]", NUMBER: "Required[Decimal]"}
+    fields = {
+        source: types[variable]
+        for source, variable in (scope.parameter(entity, each) for each in scope.variables[entity])
+    }
+    yield typed_dict(kind, fields, f"The variables in the key of {an(entity)}.")
+    yield [
+        *_signature(name, ["item: Mapping[str, Any]"], kind),
+        *docstring(4, f"Return the variables in the key of {an(entity)}. Raises ValueError for another key."),
+        f"    variables: {kind} = _variables_of(item, {scope.keys[entity]})",
+        "    return variables",
+    ]
+
+
 # --- builders ---
 
 
-def key_builder(scope: Scope, entity: str, name: str) -> list[str]:
+def key_builder(scope: Scope, entity: str) -> list[str]:
     """Return the function that makes the key of an item from the variables in it."""
     declared = scope.rules.entities[entity]
     separator = scope.rules.tables[declared.table].separator
@@ -191,7 +225,7 @@ def key_builder(scope: Scope, entity: str, name: str) -> list[str]:
         for attribute, template in declared.key.items()
     ]
     return [
-        *_signature(scope, name, _parameters(scope, entity), "Item"),
+        *_signature(scope.key_builders[entity], _parameters(scope, entity), "Item"),
         *docstring(4, f"Return the key of {an(entity)}. Raises ValueError for invalid parts."),
         *statement("return ", Call("{", parts, "}")),
     ]
@@ -207,7 +241,7 @@ def _key(scope: Scope, entity: str, template: Template, separator: str) -> str:
         if variable.type != "str":
             return variable.source  # a number is a key of its own
         more = ", None" if part.star else "" if separator == "#" else f", {literal(separator)}"
-        parts.append((False, f"_part({variable.source}{more})"))
+        parts.append((False, f"_key_part({variable.source}{more})"))
     return text_expression(parts)
 
 
@@ -216,13 +250,13 @@ def _parameters(scope: Scope, entity: str) -> list[str]:
     return [f"{variable.source}: {variable.type}" for variable in variables]
 
 
-def _signature(scope: Scope, name: str, parameters: list[str], returns: str) -> list[str]:
+def _signature(name: str, parameters: list[str], returns: str) -> list[str]:
     parts: list[Code] = [*parameters]
     return statement(f"def {name}", Call("(", parts, ")"), 0, f" -> {returns}:")
 
 
-def item_builder(scope: Scope, entity: str, name: str, key_name: str) -> list[str]:
-    """Return the function that makes an item to put: its attributes, its keys and what marks it."""
+def item_builder(scope: Scope, entity: str, attributes: str) -> list[str]:
+    """Return the function that makes an item to put: its attributes, of this type, its keys and what marks it."""
     declared = scope.rules.entities[entity]
     own = scope.variables[entity]
     marks = {
@@ -230,12 +264,13 @@ def item_builder(scope: Scope, entity: str, name: str, key_name: str) -> list[st
         for attribute, value in declared.conditions.constants.items()
         if len(steps(attribute)) == 1 and attribute not in own
     }
-    key = f"**{key_name}({', '.join(own.values())})"
+    key = f"**{scope.key_builders[entity]}({', '.join(own.values())})"
     item = Call("{", ["**attributes", key, *(f"{literal(name)}: {text}" for name, text in marks.items())], "}")
-    parameters = [*_parameters(scope, entity), "attributes: Mapping[str, Any]"]
+    parameters = [*_parameters(scope, entity), f"attributes: Mapping[str, {attributes}]"]
     about = f"Return {an(entity)} to put: these attributes, its key"
     about += "".join(f", {name}" for name in (*marks, *declared.index_key)) + "."
-    lines = [*_signature(scope, name, parameters, "Item"), *docstring(4, about)]
+    about += f" Rules need {' and '.join(declared.required)}." if declared.required else ""
+    lines = [*_signature(scope.item_builders[entity], parameters, "Item"), *docstring(4, about)]
     if not declared.index_key:
         return [*lines, *statement("return ", item)]
     lines += statement("item: Item = ", item)

@@ -173,7 +173,7 @@ def lines(expression: Code, indent: int, before: str = "", after: str = "") -> l
             comma = "," if len(parts) > 1 or opening.endswith(("[", "{")) or closing.startswith(")") else ""
             single = len(parts) == 1 and not isinstance(parts[0], str)
             if len(together) <= WIDTH and not entries and not (len(parts) == 1 and opening.endswith(("[", "{"))):
-                body = [together]
+                body = [together + "," * (len(parts) == 1 and before.startswith("def "))]
             elif single and isinstance(parts[0], Call) and closing == "]":
                 body = lines(parts[0], deeper, after=",")
             else:
@@ -237,7 +237,7 @@ class Variable(NamedTuple):
 
     @property
     def text(self) -> str:
-        return self.source if self.type == TEXT else f"_text({self.source})"
+        return self.source if self.type == TEXT else f"_text_of({self.source})"
 
 
 def apply_pipes(value: Variable, pipes: Sequence[Pipe]) -> Variable:
@@ -256,10 +256,12 @@ def _apply_pipe(value: Variable, pipe: Pipe) -> Variable:
             return value  # callers give a value
         case "truncate":
             return Variable(f"{value.text}[:{int(arguments[0])}]")
-        case "pad" | "invert" | "bucket":
+        case "pad" | "invert":
             return Variable(f"_{pipe.name}({value.source}, {int(arguments[0])})")
+        case "bucket":
+            return Variable(f"_bucket_of({value.source}, {int(arguments[0])})")
         case "date":
-            return Variable(f"_date({', '.join([_time_of(value, pipe).source, *_format(pipe)])})")
+            return Variable(f"_format_date({', '.join([_time_of(value, pipe).source, *_format(pipe)])})")
     raise AssertionError(pipe.name)
 
 
@@ -269,16 +271,15 @@ def _time_of(value: Variable, pipe: Pipe) -> Variable:
     if not declared:
         return value
     if declared == "ulid":
-        return Variable(f"_ulid({value.text})", EITHER)
+        return Variable(f"_ulid_time({value.text})", EITHER)
     if declared in ("seconds", "milliseconds"):
-        factor = "1_000_000" if declared == "seconds" else "1000"
-        return Variable(f"_since_1970(Decimal({value.source}) * {factor})", EITHER)
+        return Variable(f"_since1970({value.source}, {6 if declared == 'seconds' else 3})", EITHER)
     return Variable(f"_parse_time({value.source}, {literal(declared)})", EITHER)
 
 
 def _format(pipe: Pipe) -> list[str]:
     form, zone, _ = date_arguments(pipe)
-    return [literal(form), *([] if zone in ("UTC", "Etc/UTC") else [f"ZoneInfo({literal(zone)})"])]
+    return [literal(form), *([] if zone in ("UTC", "Etc/UTC") else [literal(zone)])]
 
 
 def period_list(fan: Periods, low: Variable, high: Variable) -> Call:
@@ -288,9 +289,8 @@ def period_list(fan: Periods, low: Variable, high: Variable) -> Call:
     if last != high.source:
         last = f"None if {high.source} is None else {last}"
     form, *zone = _format(date)
-    step = period_step(fan.field.pipes)
-    words = f"days={step / 86_400:g}" if step >= 43_200 else f"seconds={step:g}"
-    return Call("_periods(", [first, last, form, f"timedelta({words})", *zone])
+    step = Decimal(str(period_step(fan.field.pipes))).normalize()
+    return Call("_periods_between(", [first, last, form, f"{step:f}", *zone])
 
 
 def text_of(parts: Sequence[object], value_of: Callable[[Field], Variable], loops: Callable[[object], str]) -> str:
@@ -363,7 +363,7 @@ class ItemNames:
 
 def at(item: str, name: str) -> str:
     """Return the expression of the value at a path."""
-    return f"_at({', '.join([item, *map(literal, steps(name))])})"
+    return f"_value_at({', '.join([item, *map(literal, steps(name))])})"
 
 
 def value_literal(value: Any) -> str:
@@ -411,16 +411,13 @@ def _any_of(alternatives: Sequence[Alternative], value: str, present: str | None
     """Yield conditions on a value: one for all that it may be equal to, and one for each other alternative."""
     equal = [value_literal(alternative.value) for alternative in alternatives if isinstance(alternative, Equals)]
     if equal:
-        yield f"_is({', '.join([value, *equal])})"
+        yield f"_is_any({', '.join([value, *equal])})"
     for alternative in alternatives:
         match alternative:
             case Equals() | Exists():
                 pass  # above, and in `_test`
             case Affix():
                 yield f"_any_text({value}, lambda text: {_affix(alternative)})"
-            case Compares(bounds) if alternative.is_numeric:
-                terms = [f"number {'==' if sign == '=' else sign} {value_literal(bound)}" for sign, bound in bounds]
-                yield f"_any_number({value}, lambda number: {' and '.join(terms)})"
             case Compares(bounds):
                 pairs = [
                     (sign, names.value(x.name) if isinstance(x, Named) else value_literal(x)) for sign, x in bounds

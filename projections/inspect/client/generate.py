@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
@@ -11,17 +11,19 @@ from typing import Literal, NamedTuple, TypeAlias
 from projections.inspect.client.entity_definitions import (
     Attribute,
     attributes_of,
+    input_type,
     item_builder,
     item_type,
     key_builder,
     key_patterns,
     recogniser,
     typed_dict,
+    variable_reader,
 )
 from projections.inspect.client.expressions import Call, Code, Names, constant, docstring, literal, snake, statement
 from projections.inspect.client.module_scope import Scope, helpers, imports, names_in, sentence
 from projections.inspect.client.query_functions import QueryFunction
-from projections.inspect.client.typescript import Module
+from projections.inspect.client.typescript import Module, camel
 from projections.language.access.board_listing import Listing, board_listing
 from projections.language.access.plan import Plan
 from projections.language.access.planner import plan
@@ -30,7 +32,6 @@ from projections.language.ranks import RankRule
 from projections.language.ruleset import RuleSet
 from projections.language.syntax import an
 
-METHODS = {"put": "put_item", "update": "update_item", "delete": "delete_item"}
 REQUESTS = {"put": "Put", "update": "Update", "delete": "Delete", "check": "ConditionCheck"}
 CONDITIONS = {"absent": "does not exist", "present": "exists"}
 
@@ -54,8 +55,13 @@ def tables_of(scope: Scope, pattern: WritePattern, own: Names | None = None) -> 
     return {table: own.take("table_name" if len(tables) == 1 else f"{snake(table)}_table") for table in tables}
 
 
-def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: Attributes) -> list[str]:
+def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: Attributes, form: Form) -> list[str]:
     """Return the function that makes the request of a write pattern."""
+    typescript = form == "typescript"
+    commands = [
+        f"{REQUESTS[step.operation]}Command" if typescript else f"{step.operation}_item" for step in pattern.steps
+    ]
+    inputs = [f"{command}Input" if typescript else "Item" for command in commands]
     own = Names()
     tables = tables_of(scope, pattern, own)
     counts, seen = Counter(step.entity for step in pattern.steps), Counter[str]()
@@ -72,15 +78,18 @@ def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: A
             table = tables[scope.rules.entities[step.entity].table]
             inner = Call("{", [f'"TableName": {table}', *write.arguments], "}")
             requests.append(Call("{", [_entry(REQUESTS[step.operation], inner)], "}"))
-        returned, kind = Call("{", [_entry("TransactItems", Call("[", requests, "]"))], "}"), "Item"
-        about = "Arguments of `transact_write_items` of the table's client, `table.meta.client`."
+        returned = Call("{", [_entry("TransactItems", Call("[", requests, "]"))], "}")
+        kind = "TransactWriteCommandInput" if typescript else "Item"
+        python = "Arguments of `transact_write_items` of the table's client, `table.meta.client`."
+        about = "Input of `TransactWriteCommand`." if typescript else python
     elif len(writes) == 1:
-        returned, kind = Call("{", writes[0].arguments, "}"), "Item"
-        about = f"Arguments of the table's `{METHODS[pattern.steps[0].operation]}`."
+        returned, kind = Call("{", writes[0].arguments, "}"), inputs[0]
+        about = ("Input of " if typescript else "Arguments of the table's ") + f"`{commands[0]}`."
     else:
-        returned, kind = Call("[", [Call("{", write.arguments, "}") for write in writes], "]"), "list[Item]"
-        methods = ", ".join(f"`{METHODS[step.operation]}`" for step in pattern.steps)
-        about = f"Arguments of one request for each item, which are no transaction: {methods}."
+        returned = Call("[", [Call("{", write.arguments, "}") for write in writes], "]")
+        kind = f"tuple[{', '.join(inputs)}]" if typescript else "list[Item]"
+        about = f"{'Inputs' if typescript else 'Arguments'} of one request for each item, which are no transaction: "
+        about += ", ".join(map("`{}`".format, commands)) + "."
     parameters = [*map("{}: str".format, tables.values()), *(each for write in writes for each in write.parameters)]
     paragraphs = [*([sentence(pattern.about)] if pattern.about else []), about, _description(pattern)]
     return [
@@ -159,7 +168,7 @@ class _Write:
         if bumped:
             changes = "{**" + changes + "".join(f", {literal(name)}: {value}" for name, value in bumped.items()) + "}"
         more: list[Code] = [Call("{", self._entries(part), "}") for part in (self.names, self.values) if part]
-        arguments.append(Call("**_set(", [changes, *more], ")"))
+        arguments.append(Call("**_set_expression(", [changes, *more], ")"))
 
     def _entries(self, placeholders: dict[str, str]) -> Sequence[str]:
         values = placeholders is self.values
@@ -230,14 +239,15 @@ def rank_constant(scope: Scope, rule: RankRule, name: str) -> list[str]:
 
 
 def rank_functions(
-    scope: Scope, rule: RankRule, names: tuple[str, str, str], listed: tuple[Listing, QueryFunction] | None, waits: bool
+    scope: Scope, rule: RankRule, names: tuple[str, str], listed: tuple[Listing, QueryFunction] | None, waits: bool
 ) -> Iterator[list[str]]:
     """Yield the functions of a `rank` rule: its ranks, and with a query that lists a board, items at positions.
 
-    `names` are those of the first function, of the rule's constant, and of the function that makes the key of a board.
+    `names` are those of the first function, and of the rule's constant.
     """
-    name, known, key = names
+    name, known = names
     entity, board = rule.into.name, an(rule.into.name)
+    key = scope.key_builders[entity]
     own = Names(("table", "ledger", "first", "last", "ranking", "place", "results"))
     variables = {each: own.take(snake(each)) for each in scope.variables[entity]}
     parameters = [f"{variable}: {scope.parameter(entity, each).type}" for each, variable in variables.items()]
@@ -261,8 +271,15 @@ def rank_functions(
     many = f"{listing.query.entities[0]} items at the positions from `first` to `last` of {board}, the best at 1."
     read = f"Read by query {listing.query.name}. Scores may change between the reads of the ledger and of the query."
     for word, place, more, returned, helper, text in (
-        ("positions", ["first"], ["first: int", "last: int"], page, "results, place, first, last", many),
-        ("random", [], [], f"{query.type} | None", "results, place", f"A random item of {board}; None if it has none."),
+        ("positions", "first", ["first: int", "last: int"], page, "results, place, first, last", many),
+        (
+            "random",
+            "None",
+            [],
+            f"{query.type} | None",
+            "results, place",
+            f"A random item of {board}; None if it has none.",
+        ),
     ):
         function = scope.names.take(f"{name}_{word}")
         yield [
@@ -274,7 +291,7 @@ def rank_functions(
             ),
             *docstring(4, text, read),
             *statement("ranking = ", Call(f"{name}(", ["ledger", *variables.values()])),
-            *statement(f"place = {wait}", Call("ranking.place(", [*place, *["unsigned=True"] * listing.unsigned])),
+            *statement(f"place = {wait}", Call("ranking.place(", [place, *["unsigned=True"] * listing.unsigned])),
             *statement("results = ", Call(f"{query.name}(", ["table", *values, f"{bound.source}=place.score"])),
             f"    return {wait}_{word}({helper})",
         ]
@@ -288,16 +305,22 @@ TABLES = {
 }
 """By the form of a module: what its functions take."""
 
+NUMBERS = (
+    "Attributes that are read have the type `number`, as the document client returns them by default. With its option "
+    "`wrapNumbers` they are `NumberValue`: convert them with `Number`. Functions take either."
+)
+
 
 class Client(NamedTuple):
     """A generated module. `functions` are the names of its functions by query, write pattern and `rank` rule.
 
-    `missing` has the queries without a function, each with the reason.
+    `missing` has the queries without a function, and `renamed` those whose function has another name, each with the reason.
     """
 
     text: str
     functions: Mapping[str, str]
     missing: Mapping[str, str]
+    renamed: Mapping[str, str]
 
 
 def client_of(rules: RuleSet, name: str, form: Form = "python") -> Client:
@@ -317,7 +340,6 @@ class _Generator:
         self._entities = [name for name in self._program.entities if not self._binary(name)]
         self._scope = Scope(self._program, self._entities)
         self._functions: dict[str, str] = {}
-        self._keys: dict[str, str] = {}  # by entity: the function that makes its keys
 
     def _refusal(self, plan: Plan) -> str:
         """Return why a query has no function; empty if it has one."""
@@ -355,27 +377,39 @@ class _Generator:
         used |= _names_used(line for block in recognised for line in (*block, ""))
         parsed = [entity for entity in self._entities if scope.keys[entity] in used]
         constants = [*self._paths(), *rank_constants, *(key_patterns(scope, entity) for entity in parsed)]
-        own = [*types, *recognised, *queries, *builders]
+        own = [*types, *queries, *builders, *recognised]
         if self._form == "typescript":
             writes = {
                 self._functions[name]: [*tables_of(scope, pattern).values()]
                 for name, pattern in self._rules.writes.items()
             }
-            module = Module("\n".join(map("\n".join, [*constants, *own])), writes)
+            module = Module("\n".join(map("\n".join, [*own, *constants])), writes, scope)
             text = module.text(self._about(name), self._program.guard_prefix)
-            return Client(text, {query: module.name(name) for query, name in self._functions.items()}, self._missing)
+            camels = {query: module.name(name) for query, name in self._functions.items()}
+            return Client(text, camels, self._missing, self._rename(camels, camel))
         used = _names_used(line for block in (*constants, *own) for line in (*block, ""))
         guard = f"_GUARD = {literal(self._program.guard_prefix)}"
         values, shared = helpers(used, guard, waits=self._waits, ranks=scope.has_ranks)
         used |= _names_used([*values, *shared])
-        header = [*docstring(0, *self._about(name)), "", "from __future__ import annotations", "", *imports(used)]
-        lines = [*header, "", *values]
-        for block in [*(block.split("\n") for block in shared), [line for each in constants for line in each], *own]:
-            lines += ["", "", *block] if block else []
-        return Client("\n".join(lines) + "\n", self._functions, self._missing)
+        lines = [*docstring(0, *self._about(name)), "", "from __future__ import annotations", "", *imports(used)]
+        blocks = [["# --- helpers ---", "", *values], *(block.split("\n") for block in shared)]
+        for number, block in enumerate([*own, *blocks, [line for each in constants for line in each]]):
+            assigns = number == 0 and " = " in block[0]  # isort wants one empty line between imports and an assignment
+            lines += ["", *([] if assigns else [""]), *block] if block else []
+        return Client("\n".join(lines) + "\n", self._functions, self._missing, self._rename(self._functions, snake))
+
+    def _rename(self, functions: Mapping[str, str], wanted: Callable[[str], str]) -> dict[str, str]:
+        """Return the functions with another name than that of what they are for, each with the reason."""
+        return {
+            name: f"{wanted(name)} {self._scope.purpose(snake(name)) or 'is a reserved word, or a name of the module'}"
+            for name, function in functions.items()
+            if function != wanted(name)
+        }
 
     def _about(self, name: str) -> list[str]:
         paragraphs = [f"Access to the items of {name}.", ACCESSED.format(TABLES[self._form])]
+        if self._form == "typescript":
+            paragraphs.append(NUMBERS)
         paragraphs.append("Generated by `projections client`: change the rule file, not this module.")
         if self._missing:
             reasons = "; ".join(f"{query} ({reason})" for query, reason in self._missing.items())
@@ -394,6 +428,8 @@ class _Generator:
     def _types(self, functions: Iterable[QueryFunction]) -> Iterator[list[str]]:
         for entity in self._entities:
             yield from item_type(self._scope, entity, self._attributes[entity])
+            if self._form == "typescript" and entity in self._scope.inputs:
+                yield input_type(self._scope, entity, self._attributes[entity])
         for function in functions:
             fields = function.result_fields(self._attributes)
             if fields is not None:
@@ -421,7 +457,7 @@ class _Generator:
         scope, constants = self._scope, []
         of_queries = {function.plan.query.name: function for function in functions}
         for rule in self._program.rules.values():
-            if not isinstance(rule, RankRule) or rule.into.name not in self._keys:
+            if not isinstance(rule, RankRule) or rule.into.name not in scope.key_builders:
                 continue
             name, known = scope.names.take(snake(rule.name)), scope.names.take(constant(rule.name))
             self._functions.setdefault(rule.name, name)
@@ -433,19 +469,21 @@ class _Generator:
                 query = QueryFunction(scope, listing.plan, bounded, waits=self._waits, kind=query.type)
                 blocks.append(query.lines())
             listed = (listing, query) if listing is not None and query is not None else None
-            blocks += rank_functions(scope, rule, (name, known, self._keys[rule.into.name]), listed, self._waits)
+            blocks += rank_functions(scope, rule, (name, known), listed, self._waits)
         return constants
 
     def _builders(self) -> Iterator[list[str]]:
         """Yield the builders of each entity, then the requests of the write patterns."""
         scope = self._scope
         for entity in self._entities:
-            key = self._keys[entity] = scope.names.take(f"{snake(entity)}_key")
-            yield key_builder(scope, entity, key)
-            if not self._program.entities[entity].owned_by_rules:
-                yield item_builder(scope, entity, scope.names.take(f"{snake(entity)}_item"), key)
+            yield key_builder(scope, entity)
+            if entity in scope.item_builders:
+                typed = self._form == "typescript" and any(each.own for each in self._attributes[entity].values())
+                yield item_builder(scope, entity, scope.inputs[entity] if typed else "Any")
+            if entity in scope.readers:
+                yield from variable_reader(scope, entity)
         for name, pattern in self._rules.writes.items():
-            yield write_function(scope, pattern, self._functions[name], self._attributes)
+            yield write_function(scope, pattern, self._functions[name], self._attributes, self._form)
 
 
 def _names_used(lines: Iterable[str]) -> set[str]:

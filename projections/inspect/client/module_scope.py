@@ -36,7 +36,7 @@ IMPORTS = {
     "zlib": "import zlib",
     **dict.fromkeys(("AsyncIterator", "Callable", "Iterator", "Mapping", "Sequence"), "from collections.abc import"),
     "dataclass": "from dataclasses import",
-    **dict.fromkeys(("UTC", "datetime", "timedelta", "tzinfo"), "from datetime import"),
+    **dict.fromkeys(("UTC", "datetime", "timedelta"), "from datetime import"),
     **dict.fromkeys(("ROUND_CEILING", "ROUND_FLOOR", "Decimal"), "from decimal import"),
     "cached_property": "from functools import",
     "randrange": "from random import",
@@ -165,6 +165,13 @@ class Scope:
         self.classes = {entity: self.names.take(pascal(entity)) for entity in entities}
         self.keys = {entity: self.names.take(f"_{constant(entity)}") for entity in entities}
         self.recognisers = {entity: self.names.take(f"is_{snake(entity)}") for entity in entities}
+        self.key_builders = {entity: self.names.take(f"{snake(entity)}_key") for entity in entities}
+        own = [entity for entity in entities if not program.entities[entity].owned_by_rules]
+        self.item_builders = {entity: self.names.take(f"{snake(entity)}_item") for entity in own}
+        self.inputs = {entity: self.names.take(f"{pascal(entity)}Attributes") for entity in own}
+        variable = [entity for entity in entities if self.rules.entities[entity].variables]
+        self.readers = {entity: self.names.take(f"{snake(entity)}_key_variables") for entity in variable}
+        self.variable_types = {entity: self.names.take(f"{pascal(entity)}KeyVariables") for entity in variable}
         self._paths: dict[tuple[str, str | None], str] = {}
 
     def path(self, table: str, index: str | None) -> str:
@@ -175,6 +182,19 @@ class Scope:
         if (table, index) not in self._paths:
             self._paths[table, index] = self.names.take(wanted)
         return self._paths[table, index]
+
+    def purpose(self, name: str) -> str:
+        """Return what a function does that a module has for an entity; empty for any other name."""
+        for names, purpose in (
+            (self.recognisers, "recognises {} items"),
+            (self.key_builders, "makes keys of {}"),
+            (self.item_builders, "makes {} items"),
+            (self.readers, "reads the variables in keys of {}"),
+        ):
+            for entity, own in names.items():
+                if own == name:
+                    return purpose.format(entity)
+        return ""
 
     @property
     def paths(self) -> Mapping[tuple[str, str | None], str]:
@@ -195,11 +215,11 @@ class Scope:
         numeric = name in self.program.entities[entity].numeric
         return Variable(self.variables[entity][name], NUMBER if numeric else TEXT)
 
-    def item_names(self, entity: str) -> ItemNames:
+    def item_names(self, entity: str, variables: str = "variables") -> ItemNames:
         """Return how names of an entity are read from `item`, and from `variables`, those in its key."""
         expressions = {}
         for name, own in self.variables[entity].items():
-            expressions[name] = f'variables["{own}"]'
+            expressions[name] = f'{variables}["{own}"]'
             for attribute, template in self.rules.entities[entity].key.items():
                 if template.text == "{" + name + "}" and name in self.program.entities[entity].numeric:
                     expressions[name] = ItemNames({}).value(attribute, sure=True)
@@ -219,6 +239,8 @@ def paragraphs(rules: Rules, plan: Plan) -> list[str]:
     requests = " ".join(dict.fromkeys(f"{_where(plan, read)}: {condition_words(read)}." for read in reads))
     texts.append(number + requests + (f" {sentence(plan.reason)}" if plan.reason else ""))
     texts.append(" ".join(_freshness(rules, plan)))
+    if query.limit is not None:
+        texts.append(f"`page` returns at most {query.limit} items, unless its `limit` is another number.")
     if plan.assumes:
         texts.append(f"Assumes that {'; '.join(plan.assumes)}.")
     return texts

@@ -76,18 +76,19 @@ class Fits:
     def _block(self, entity: str) -> tuple[list[str], list[Code]]:
         """Return the statements before the conditions of an entity, and the conditions."""
         scope = self._scope
-        names = scope.item_names(entity)
+        variables = _variables_name(self._plan, entity)
+        names = scope.item_names(entity, variables)
         requests = [request for request in self._plan.requests if entity in request.entities]
         match = scope.rules.entities[entity].conditions
         recognised = all(self._is_known(entity, name, requests, names) for name in match.names)
         tests = self._conditions(entity, requests, names, match if recognised else Pattern((), {}))
         conditions = [*{flat(test): test for test in tests}.values()]
-        parsed = f"_variables(item, {scope.keys[entity]})"
+        parsed = f"_key_variables(item, {scope.keys[entity]})"
         sure = f"{scope.recognisers[entity]}(item)"
         if not names.used:
             return [], [sure if recognised else f"{parsed} is not None", *conditions]
         more = [sure] if recognised and match.conditions else []
-        return [f"        variables = {parsed}"], ["variables is not None", *more, *conditions]
+        return [f"        {variables} = {parsed}"], [f"{variables} is not None", *more, *conditions]
 
     def _is_known(self, entity: str, name: str, requests: list[Request], names: ItemNames) -> bool:
         """Return whether an item shows a value, if it has it: not all indexes project all attributes."""
@@ -112,7 +113,7 @@ class Fits:
                 continue
             if name == query.range and self._bounds is not None:
                 bounds = [self._bounds.low.source, self._bounds.high.source, *filter(None, [self._bounds.beginning])]
-                yield Call("_within(", [names.value(name), *bounds])
+                yield Call("_is_within(", [names.value(name), *bounds])
             elif (present := names.if_present(name)) is not None:
                 yield present
 
@@ -130,7 +131,7 @@ class Fits:
             own = self._scope.parameter(entity, field.name).type
             names.used.add(field.name)
             held = Variable(names.variables[field.name], own)
-            if not field.pipes and own == wanted.type:
+            if not field.pipes and own == wanted.type == TEXT:
                 yield f"{held.source} == {wanted.source}"
             else:
                 yield f"{apply_pipes(held, field.pipes).text} == {apply_pipes(wanted, field.pipes).text}"
@@ -138,10 +139,10 @@ class Fits:
             held = Variable(names.value(field.name, sure=True), EITHER)
             yield str(names.if_present(field.name))
             yield f"{apply_pipes(held, field.pipes).text} == {apply_pipes(wanted, field.pipes).text}"
-        elif wanted.type == NUMBER or self._is_key(entity, field.name):
+        elif wanted.type == TEXT and self._is_key(entity, field.name):
             yield f"{names.value(field.name)} == {wanted.source}"
         else:
-            yield f"_same({names.value(field.name)}, {wanted.source})"
+            yield f"_same_text({names.value(field.name)}, {wanted.source})"
 
     def _is_key(self, entity: str, name: str) -> bool:
         """Return whether an attribute is a key of an index that is read, so that its type is known."""
@@ -160,7 +161,8 @@ class QueryFunction:
         self.name = name
         self._waits = waits
         self._table = scope.rules.entities[plan.asked.entities[0]].table
-        reserved = ("table", "item", "variables", "fits", "show", "results", "bucket", "period", "periods")
+        reserved = ["table", "item", "variables", "fits", "show", "results", "bucket", "period", "periods"]
+        reserved += [_variables_name(plan, entity) for entity in plan.asked.entities]
         self._own = Names((*reserved, *scope.recognisers.values()))
         self._parameters = {
             field.name: Variable(self._own.take(snake(parameter.name)), self._type(field))
@@ -237,7 +239,7 @@ class QueryFunction:
             ]
             arguments: list[Code] = ["table", Call("{", parts, "}"), fits, *options]
             arguments += ["consistent=True"] if plan.asked.consistent else []
-            statements = statement(f"item: {self.type} | None = {wait}", Call("_get(", arguments))
+            statements = statement(f"item: {self.type} | None = {wait}", Call("_get_item(", arguments))
             return [*lines, *statements, "    return item"]
         arguments = ["table", self._stages(), fits, *options]
         lines += statement("periods = ", self._periods) if self._periods else []
@@ -342,8 +344,9 @@ class QueryFunction:
             return [f"*_number_between({name}, {low}, {high})"]
         arguments: list[Code] = [name, self._text(sort.prefix), low, high, *filter(None, [bounds.beginning])]
         if sort.rest:
-            arguments.append(f"rest={literal(sort.after)} + _HIGHEST" if sort.after else "rest=_HIGHEST")
-        return [Call("_between(", arguments)]
+            arguments += [] if bounds.beginning else ["None"]
+            arguments.append(f"{literal(sort.after)} + _HIGHEST" if sort.after else "_HIGHEST")
+        return [Call("_text_between(", arguments)]
 
     def _bound(self, focus: Field, value: Variable) -> str:
         if not focus.pipes:
@@ -359,7 +362,7 @@ class QueryFunction:
             return "", []
         paths = dict(zip(self.plan.query.attributes or query.attributes, query.attributes, strict=True))
         chosen: list[Code] = [literal(root(path)) for path in paths]
-        selected = "_only"
+        selected = "_pick"
         if any(shown != path or len(steps(path)) > 1 for shown, path in paths.items()):
             parts = [
                 Call(f"{literal(shown_name(shown))}: [", list(map(literal, steps(path))), "]")
@@ -376,7 +379,8 @@ class QueryFunction:
             if len(needed) > 1:
                 lines.append(f"        if {self._scope.recognisers[entity]}(item):")
                 indent = 12
-            lines.append(f"{' ' * indent}variables = _variables(item, {self._scope.keys[entity]}) or {{}}")
+            if entries:
+                lines.append(f"{' ' * indent}variables = _variables_of(item, {self._scope.keys[entity]})")
             values = Call("{", [*entries, "**item"], "}")
             lines += statement("return ", Call(f"{selected}(", [values, *chosen]), indent)
         return "show", lines if len(needed) == 1 else [*lines, *statement("return ", whole, 8)]
@@ -403,6 +407,11 @@ class QueryFunction:
         if path in self._scope.variables[entity]:
             return "str" if self._scope.parameter(entity, path).type == TEXT else "Decimal"
         return "Any"
+
+
+def _variables_name(plan: Plan, entity: str) -> str:
+    """Return the local variable with the variables in the key of an item."""
+    return "variables" if len(plan.asked.entities) == 1 else f"{snake(entity)}_variables"
 
 
 def _keys(request: Request) -> list[Sequence[object]]:

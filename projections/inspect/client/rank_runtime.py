@@ -14,7 +14,7 @@ from typing import Any, Generic
 
 from boto3.dynamodb.conditions import Key
 
-from projections.inspect.client.runtime import Item, Results, Scalar, T, Table, _text
+from projections.inspect.client.runtime import Item, Results, Scalar, T, Table, _text_of
 
 _MAINTAINED = ("active", "filling", "ready", "standby")
 _MOST_SKIPPED = 10_000
@@ -49,7 +49,7 @@ class RankRule:
         text = "".join(parts)
         below = 10 ** (len(text) - 1) if text.startswith("-") else 0
         whole = int(text.removeprefix("-")) - below
-        return Decimal(_text(_shift(Decimal(whole), -self.decimals)))
+        return Decimal(_text_of(_shift(Decimal(whole), -self.decimals)))
 
     def within(self, bound: Decimal, *, low: bool) -> list[str]:
         """Return the digits of the nearest score within a bound; none if there is none."""
@@ -163,7 +163,7 @@ class Ranking:
     """
 
     def __init__(self, ledger: Table, rule: RankRule, table: str, key: Item) -> None:
-        texts = [_text(part) for part in key.values()]
+        texts = [_text_of(part) for part in key.values()]
         escaped = [text.replace("%", "%25").replace("|", "%7C") for text in texts]
         self._ledger = ledger
         self._rule = rule

@@ -27,7 +27,7 @@ export interface Ranked {
   equal: number;
   total: number;
   complete: boolean;
-  percentile?: number;
+  percentile: number | undefined;
 }
 
 /** The number of scores between two bounds, and of all. `complete` as in `Ranked`. */
@@ -110,18 +110,23 @@ function partsWithin(rule: RankRule, bound: Numeric, low: boolean): string[] {
 
 /** The groups of the ledger in which a version of a rule counts a board. */
 class Groups {
-  constructor(
-    private readonly ledger: Table,
-    readonly rule: RankRule,
-    private readonly start: string,
-    public complete: boolean,
-  ) {}
+  readonly rule: RankRule;
+  complete: boolean;
+  private readonly ledger: Table;
+  private readonly start: string;
+
+  constructor(ledger: Table, rule: RankRule, start: string, complete: boolean) {
+    this.ledger = ledger;
+    this.rule = rule;
+    this.start = start;
+    this.complete = complete;
+  }
 
   /** Returns the scores that begin with these digits: counted by the next, and all. */
   async read(parts: string[]): Promise<[Map<string, number>, number]> {
     const scale = `${this.rule.digits}${this.rule.decimals ? `.${this.rule.decimals}` : ""}`;
     const name = `${this.start}|%=${scale}:${parts.join("")}`;
-    const key = keyCondition([eq("pk", await ledgerKey(name))]);
+    const key = keyCondition([["pk", "=", await ledgerKey(name)]]);
     const { Items: shards = [] } = await this.ledger.client.send(
       new QueryCommand({ TableName: this.ledger.name, ...key, ConsistentRead: true }),
     );
@@ -161,14 +166,13 @@ class Groups {
  * one for each two digits of a score.
  */
 export class Ranking {
+  private readonly ledger: Table;
+  private readonly rule: RankRule;
   private readonly board: string;
 
-  constructor(
-    private readonly ledger: Table,
-    private readonly rule: RankRule,
-    table: string,
-    key: Item,
-  ) {
+  constructor(ledger: Table, rule: RankRule, table: string, key: Item) {
+    this.ledger = ledger;
+    this.rule = rule;
     const texts = Object.values(key).map(textOf);
     const escaped = texts.map((text) =>
       text.replace(/%/g, "%25").replace(/\|/g, "%7C"),
@@ -271,8 +275,8 @@ export class Ranking {
   /** Returns the groups of the published version; without one, of that which fills. */
   private async published(): Promise<Groups> {
     const registry = await this.item(".");
-    const known: Item = registry.rules?.[this.rule.name] ?? {};
-    const versions = Object.entries(known)
+    const known = registry.rules?.[this.rule.name] ?? {};
+    const versions = Object.entries<any>(known)
       .filter(([text, fields]) => text !== "next" && MAINTAINED.includes(fields.s))
       .map(([text, fields]) => ({
         fills: fields.s !== "active",
@@ -298,16 +302,13 @@ export class Ranking {
   }
 
   /** Returns an item of the registry, empty if there is none. */
-  private async item(sort: string): Promise<Item> {
+  private async item(sort: string): Promise<any> {
     const { client, name } = this.ledger;
-    const { Item: found = {} } = await client.send(
-      new GetCommand({
-        TableName: name,
-        Key: { pk: "R", sk: sort },
-        ConsistentRead: true,
-      }),
+    const Key = { pk: "R", sk: sort };
+    const response = await client.send(
+      new GetCommand({ TableName: name, Key, ConsistentRead: true }),
     );
-    return found;
+    return response.Item ?? {};
   }
 }
 
@@ -323,7 +324,7 @@ function ranked(
 }
 
 /** Returns another version of a rule than this module knows. */
-function rankRule(name: string, version: string, document: Item): RankRule {
+function rankRule(name: string, version: string, document: any): RankRule {
   const { into, digits, decimals, order } = document.rule.rank;
   const board = document.entities[into].key;
   return { name, version, board, digits, decimals, descending: order === "desc" };
@@ -345,7 +346,7 @@ async function positions<T>(
 }
 
 /** Returns the first item from a place on; undefined if there is none. */
-async function randomItem<T>(results: Results<T>, place: Place): Promise<T | undefined> {
+async function random<T>(results: Results<T>, place: Place): Promise<T | undefined> {
   return (await positions(results, place, 1, 1)).items[0];
 }
 

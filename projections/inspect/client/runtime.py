@@ -15,10 +15,11 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
+from zoneinfo import ZoneInfo
 
 from boto3.dynamodb.conditions import ConditionExpressionBuilder, Key
 
@@ -49,31 +50,41 @@ def _without_guards(item: Item) -> Item:
     return {name: value for name, value in item.items() if not name.startswith(_GUARD)}
 
 
-def _only(item: Item, *names: str) -> Item:
+def _pick(item: Item, *names: str) -> Item:
     """Return attributes of an item: those that it has."""
     return {name: item[name] for name in names if name in item}
 
 
 def _values_at(item: Item, paths: Mapping[str, Sequence[str]]) -> Item:
     """Return values of an item by new names: those that it has."""
-    values = {name: _at(item, *path) for name, path in paths.items()}
+    values = {name: _value_at(item, *path) for name, path in paths.items()}
     return {name: value for name, value in values.items() if value is not _ABSENT}
 
 
-def _variables(
+def _key_variables(
     item: Mapping[str, Any], key: Mapping[str, re.Pattern[str]]
-) -> dict[str, str] | None:
+) -> Item | None:
     """Return the variables in the key of an item, None if its key has another form."""
-    variables: dict[str, str] = {}
+    variables: Item = {}
     for name, pattern in key.items():
-        match = pattern.fullmatch(_text(item[name]))
+        value = item[name]
+        match = pattern.fullmatch(_text_of(value))
         if match is None:
             return None
-        variables |= match.groupdict()
+        texts = match.groupdict()
+        variables |= texts if isinstance(value, str) else dict.fromkeys(texts, value)
     return variables
 
 
-def _at(item: Mapping[str, Any], *path: str) -> Any:
+def _variables_of(item: Mapping[str, Any], key: Mapping[str, re.Pattern[str]]) -> Any:
+    """Return the variables in the key of an item. Raises ValueError for another key."""
+    variables = _key_variables(item, key)
+    if variables is None:
+        raise ValueError("the key has another form")
+    return variables
+
+
+def _value_at(item: Mapping[str, Any], *path: str) -> Any:
     """Return the value at a path."""
     value: Any = item
     for name in path:
@@ -86,7 +97,7 @@ def _at(item: Mapping[str, Any], *path: str) -> Any:
     return value
 
 
-def _text(value: Scalar) -> str:
+def _text_of(value: Scalar) -> str:
     """Return a value as keys have it: a number without exponent or trailing zeros."""
     if isinstance(value, str):
         return value
@@ -95,12 +106,12 @@ def _text(value: Scalar) -> str:
     return "0" if text == "-0" else text
 
 
-def _same(value: Any, wanted: Scalar) -> bool:
+def _same_text(value: Any, wanted: Scalar) -> bool:
     """Return whether a value has the same text in a key as another."""
-    return isinstance(value, str | Decimal) and _text(value) == _text(wanted)
+    return isinstance(value, str | Decimal) and _text_of(value) == _text_of(wanted)
 
 
-def _within(
+def _is_within(
     value: Any, low: Scalar | None, high: Scalar | None, beginning: str | None = None
 ) -> bool:
     """Return whether a text or a number is between two bounds, both included.
@@ -111,7 +122,7 @@ def _within(
         return False
     if beginning and not (isinstance(value, str) and value.startswith(beginning)):
         return False
-    kind: Any = _text if isinstance(value, str) else Decimal
+    kind: Any = _text_of if isinstance(value, str) else Decimal
     try:
         return (low is None or bool(value >= kind(low))) and (
             high is None or bool(value <= kind(high)) or _continues(value, high)
@@ -122,7 +133,7 @@ def _within(
 
 def _continues(value: Any, high: Scalar) -> bool:
     """Return whether a text begins with a bound that is the beginning of a time."""
-    text = _text(high)
+    text = _text_of(high)
     return isinstance(value, str) and value.startswith(text) and _begins(text)
 
 
@@ -140,7 +151,7 @@ def _elements(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _is(value: Any, *wanted: Any) -> bool:
+def _is_any(value: Any, *wanted: Any) -> bool:
     """Return whether a value, or an element of it, is one of these."""
     return any(
         element == scalar and isinstance(element, bool) == isinstance(scalar, bool)
@@ -156,22 +167,15 @@ def _any_text(value: Any, fits: Callable[[str], bool]) -> bool:
     )
 
 
-def _any_number(value: Any, fits: Callable[[Decimal], bool]) -> bool:
-    """Return whether a number, or a number in a list or set, fits."""
-    return any(
-        isinstance(element, Decimal) and fits(element) for element in _elements(value)
-    )
-
-
 def _compares(value: Any, *bounds: tuple[str, Any]) -> bool:
     """Return whether a value, or an element of it, is within all these bounds."""
     return any(
-        all(_within_bound(element, sign, other) for sign, other in bounds)
+        all(_is_within_bound(element, sign, other) for sign, other in bounds)
         for element in _elements(value)
     )
 
 
-def _within_bound(value: Any, sign: str, other: Any) -> bool:
+def _is_within_bound(value: Any, sign: str, other: Any) -> bool:
     """Return whether two numbers, or two texts, compare like this; others do not."""
     of_number = isinstance(other, Decimal | int) and not isinstance(other, bool)
     numbers = isinstance(value, Decimal) and of_number
@@ -184,7 +188,7 @@ def _within_bound(value: Any, sign: str, other: Any) -> bool:
     return bool(value > other if sign[0] == ">" else sign[0] == "<" and value < other)
 
 
-def _part(value: str, separator: str | None = "#") -> str:
+def _key_part(value: str, separator: str | None = "#") -> str:
     """Return a variable of a key. Raises ValueError if it could not be read back."""
     if not value or (separator is not None and separator in value):
         raise ValueError(f"empty, or with {separator}, in a key: {value!r}")
@@ -193,7 +197,7 @@ def _part(value: str, separator: str | None = "#") -> str:
 
 def _pad(value: Scalar, digits: int) -> str:
     """Return a whole number with leading zeros."""
-    text = _text(value)
+    text = _text_of(value)
     if not (text.isascii() and text.isdigit()) or len(text.lstrip("0")) > digits:
         raise ValueError(f"not a whole number of at most {digits} digits: {text}")
     return f"{int(text):0{digits}}"
@@ -204,40 +208,42 @@ def _invert(value: Scalar, digits: int) -> str:
     return f"{10**digits - 1 - int(_pad(value, digits)):0{digits}}"
 
 
-def _bucket(value: Scalar, buckets: int) -> str:
+def _bucket_of(value: Scalar, buckets: int) -> str:
     """Return the number of the bucket of a value."""
-    return str(zlib.crc32(_text(value).encode()) % buckets)
+    return str(zlib.crc32(_text_of(value).encode()) % buckets)
 
 
-def _time(value: Scalar | datetime) -> datetime:
+def _time_of(value: Scalar | datetime) -> datetime:
     """Return the time of a text in ISO 8601, or of seconds since 1970."""
     if isinstance(value, datetime):
         return value
-    text = _text(value)
+    text = _text_of(value)
     if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text):
         if abs(Decimal(text)) < 10**8:
             raise ValueError(f"a date, or a time before 1973: {text}")
-        return _since_1970(Decimal(text) * 1_000_000)
+        return _since1970(text, 6)
     time = datetime.fromisoformat(text)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _ulid(value: str) -> datetime:
+def _ulid_time(value: str) -> datetime:
     """Return the time in a ULID."""
     milliseconds = 0
     for letter in value.upper()[:10]:
         milliseconds = milliseconds * 32 + _CROCKFORD.index(letter)
-    return _since_1970(milliseconds * 1000)
+    return _since1970(milliseconds, 3)
 
 
-def _since_1970(microseconds: int | Decimal) -> datetime:
-    whole = Decimal(microseconds).to_integral_value(ROUND_FLOOR)
+def _since1970(value: Scalar, digits: int) -> datetime:
+    """Return the time of seconds (6 digits to microseconds) or milliseconds (3) since 1970."""
+    whole = Decimal(value).scaleb(digits).to_integral_value(ROUND_FLOOR)
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(whole))
 
 
-def _date(value: Scalar | datetime, form: str, zone: tzinfo = UTC) -> str:
+def _format_date(value: Scalar | datetime, form: str, zone: str = "UTC") -> str:
     """Return a time in a format of strftime."""
-    return _format_time(_time(value).astimezone(zone), form)
+    there = UTC if zone == "UTC" else ZoneInfo(zone)
+    return _format_time(_time_of(value).astimezone(there), form)
 
 
 def _format_time(time: datetime, form: str) -> str:
@@ -248,7 +254,7 @@ def _format_time(time: datetime, form: str) -> str:
 
 def _parse_time(value: Scalar, form: str) -> datetime:
     """Return the time of a value in a format of strftime. Raises ValueError."""
-    text = _text(value)
+    text = _text_of(value)
     for code, first in (("%V", "01"), ("%u", "1")):
         if "%G" in form and code not in form:
             form, text = f"{form} {code}", f"{text} {first}"
@@ -258,7 +264,7 @@ def _parse_time(value: Scalar, form: str) -> datetime:
     return time
 
 
-def _bound(value: Scalar | datetime, *, last: bool) -> datetime:
+def _time_of_bound(value: Scalar | datetime, *, last: bool) -> datetime:
     """Return the first or the last time that a bound may admit.
 
     One without offset is compared with times as they are written, whose offsets are from
@@ -266,7 +272,7 @@ def _bound(value: Scalar | datetime, *, last: bool) -> datetime:
     """
     match = _BEGINNING.fullmatch(value) if isinstance(value, str) else None
     if match is None or (match[0].isdigit() and match[2]):
-        return _time(value)
+        return _time_of(value)
     parts = [int(part) for part in match.groups() if part]
     year, month, day, hour, minute, second = (*parts, *(1, 1, 1, 0, 0, 0)[len(parts) :])
     time = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
@@ -282,38 +288,37 @@ def _bound(value: Scalar | datetime, *, last: bool) -> datetime:
     return time + timedelta(hours=12, microseconds=-1)
 
 
-def _periods(
+def _periods_between(
     first: Scalar | datetime,
     last: Scalar | datetime | None,
     form: str,
-    step: timedelta,
-    zone: tzinfo = UTC,
+    step: float,
+    zone: str = "UTC",
 ) -> list[str]:
     """Return all periods between two times, the first one first. Without an end, until now.
 
-    `step` is shorter than a period. Raises ValueError for more than 1000 periods.
+    `step` is in seconds, and shorter than a period. Raises ValueError for more than 1000 periods.
     """
-    time = _bound(first, last=False)
-    end = datetime.now(UTC) if last is None else _bound(last, last=True)
+    time = _time_of_bound(first, last=False)
+    end = datetime.now(UTC) if last is None else _time_of_bound(last, last=True)
     if time > end:
         return []
     periods: dict[str, None] = {}
     while time < end and len(periods) <= 1000:
-        periods[_date(time, form, zone)] = None
-        time += step
-    periods[_date(end, form, zone)] = None
+        periods[_format_date(time, form, zone)] = None
+        time += timedelta(seconds=step)
+    periods[_format_date(end, form, zone)] = None
     if len(periods) > 1000:
         raise ValueError("more than 1000 periods: ask for a shorter time")
     return list(periods)
 
 
-def _between(
+def _text_between(
     name: str,
     prefix: str,
     low: Scalar | None = None,
     high: Scalar | None = None,
     beginning: str | None = None,
-    *,
     rest: str = "",
 ) -> Any:
     """Return the condition on a sort key: a prefix, then a text between two others.
@@ -324,9 +329,9 @@ def _between(
         return Key(name).begins_with(prefix + beginning)
     if low is None and high is None and prefix:
         return Key(name).begins_with(prefix)
-    least = prefix + ("" if low is None else _text(low)) or "\0"
-    ends = _HIGHEST if high is not None and _begins(_text(high)) else rest
-    most = prefix + (_HIGHEST if high is None else _text(high) + ends)
+    least = prefix + ("" if low is None else _text_of(low)) or "\0"
+    ends = _HIGHEST if high is not None and _begins(_text_of(high)) else rest
+    most = prefix + (_HIGHEST if high is None else _text_of(high) + ends)
     # DynamoDB rejects a range without texts; the item that this one may have does not fit
     return Key(name).between(least, max(least, most))
 
@@ -342,7 +347,7 @@ def _number_between(
     return [Key(name).between(low, max(low, high))]
 
 
-def _set(
+def _set_expression(
     changes: Mapping[str, Any],
     names: Mapping[str, str] | None = None,
     values: Mapping[str, Any] | None = None,
@@ -445,6 +450,9 @@ class Results(Generic[T]):
     async def page(self, limit: int | None = None, token: str | None = None) -> Page[T]:
         """Return the next page. `token` is that of the page before it.
 
+        A page has at most `limit` items, by default as many as the query says; without
+        either, all.
+
         Raises ValueError for a token of another query or of other arguments, and for a
         limit below 1.
         """
@@ -452,12 +460,12 @@ class Results(Generic[T]):
             limit = self._limit
         elif limit < 1:
             raise ValueError("limit must be at least 1")
-        places = _places(token)
+        places = _places_of(token)
         current = None
         items: list[T] = []
         async for stage, read, item in self._items(places, limit):
             if len(items) == limit:
-                return Page(items, _token(places))
+                return Page(items, _token_of(places))
             if stage != current:
                 names = {other.name for other in self._stages[stage]}
                 places = {name: places[name] for name in names & places.keys()}
@@ -524,7 +532,7 @@ class Results(Generic[T]):
             arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
 
 
-async def _get(
+async def _get_item(
     table: Table,
     key: Item,
     fits: Callable[[Item], bool],
@@ -538,7 +546,7 @@ async def _get(
     return show(item) if item is not None and fits(item) else None
 
 
-def _token(places: Mapping[str, Item]) -> str:
+def _token_of(places: Mapping[str, Item]) -> str:
     """Return a page token: the key of the last returned item of each read."""
     text = json.dumps(places, default=lambda number: {"N": str(number)})
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
@@ -548,7 +556,7 @@ def _number(value: Item) -> Any:
     return Decimal(value["N"]) if [*value] == ["N"] else value
 
 
-def _places(token: str | None) -> dict[str, Item]:
+def _places_of(token: str | None) -> dict[str, Item]:
     if token is None:
         return {}
     try:

@@ -60,16 +60,25 @@ function valuesAt(item: Item, paths: Record<string, string[]>): Item {
 }
 
 /** Returns the variables in the key of an item, undefined if its key has another form. */
-function keyVariables(
+function keyVariables<T = Item>(
   item: Item,
   key: Record<string, RegExp>,
-): Record<string, string> | undefined {
-  const variables: Record<string, string> = {};
+): T | undefined {
+  const variables: Item = {};
   for (const [name, pattern] of Object.entries(key)) {
     const match = pattern.exec(textOf(item[name]));
     if (match === null) return undefined;
-    Object.assign(variables, match.groups);
+    for (const [variable, text] of Object.entries(match.groups ?? {})) {
+      variables[variable] = isNumeric(item[name]) ? item[name] : text;
+    }
   }
+  return variables as T;
+}
+
+/** Returns the variables in the key of an item. Throws RangeError if its key has another form. */
+function variablesOf<T>(item: Item, key: Record<string, RegExp>): T {
+  const variables = keyVariables<T>(item, key);
+  if (variables === undefined) throw new RangeError("the key has another form");
   return variables;
 }
 
@@ -132,15 +141,15 @@ function compareNumbers(left: Numeric, right: Numeric): number {
   return low ? -order : order;
 }
 
-/** Compares two values of an attribute that is a sort key. */
-function compareKeys(left: Scalar, right: Scalar): number {
-  if (typeof left === "string" || typeof right === "string") {
-    return compareTexts(textOf(left), textOf(right));
+/** Compares two texts or two numbers; NaN for other values. */
+function compare(left: unknown, right: unknown): number {
+  if (typeof left === "string" && typeof right === "string") {
+    return compareTexts(left, right);
   }
-  return compareNumbers(left, right);
+  return isNumeric(left) && isNumeric(right) ? compareNumbers(left, right) : NaN;
 }
 
-/** Tells whether a value has the same text in a key as another. */
+/** Returns whether a value has the same text in a key as another. */
 function sameText(value: unknown, wanted: Scalar): boolean {
   return isScalar(value) && textOf(value) === textOf(wanted);
 }
@@ -149,13 +158,8 @@ function isScalar(value: unknown): value is Scalar {
   return typeof value === "string" || isNumeric(value);
 }
 
-/** Tells whether a value is a number that is equal to another. */
-function sameNumber(value: unknown, wanted: Numeric): boolean {
-  return isNumeric(value) && compareNumbers(value, wanted) === 0;
-}
-
 /**
- * Tells whether a text or a number is between two bounds, both included.
+ * Returns whether a text or a number is between two bounds, both included.
  *
  * The upper bound 2026-04 includes all times that begin with it.
  */
@@ -168,11 +172,8 @@ function isWithin(
   if (!isScalar(value)) return false;
   const text = typeof value === "string" ? value : undefined;
   if (beginning && !text?.startsWith(beginning)) return false;
-  const order = (bound: Scalar): number => {
-    if (typeof value === "string") return compareTexts(value, textOf(bound));
-    const number = typeof bound === "string" ? numberOf(bound) : bound;
-    return number === undefined ? NaN : compareNumbers(value, number);
-  };
+  const order = (bound: Scalar): number =>
+    compare(value, text === undefined ? numberOf(bound) : textOf(bound));
   return (
     (low === undefined || order(low) >= 0) &&
     (high === undefined ||
@@ -181,14 +182,14 @@ function isWithin(
   );
 }
 
-/** Returns the number in a text, undefined if it contains another one or none. */
-function numberOf(text: string): Numeric | undefined {
-  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)
-    ? NumberValue.from(text)
-    : undefined;
+/** Returns a number, or the number in a text, undefined if it contains another one or none. */
+function numberOf(value: Scalar): Numeric | undefined {
+  if (typeof value !== "string") return value;
+  const fits = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(value);
+  return fits ? NumberValue.from(value) : undefined;
 }
 
-/** Tells whether a text is the beginning of a time in ISO 8601, or one without offset. */
+/** Returns whether a text is the beginning of a time in ISO 8601, or one without offset. */
 function begins(text: string): boolean {
   return BEGINNING.test(text);
 }
@@ -200,44 +201,36 @@ function elements(value: unknown): unknown[] {
     : [value];
 }
 
-/** Tells whether a value, or an element of it, is one of these. */
+/** Returns whether a value, or an element of it, is one of these. */
 function isAny(value: unknown, ...wanted: (Scalar | boolean | null)[]): boolean {
   return elements(value).some((element) =>
     wanted.some((scalar) =>
-      isNumeric(scalar) ? sameNumber(element, scalar) : element === scalar,
+      isNumeric(scalar) ? compare(element, scalar) === 0 : element === scalar,
     ),
   );
 }
 
-/** Tells whether a text, or a text in a list or set, fits. */
+/** Returns whether a text, or a text in a list or set, fits. */
 function anyText(value: unknown, fits: (text: string) => boolean): boolean {
   return elements(value).some(
     (element) => typeof element === "string" && fits(element),
   );
 }
 
-/** Tells whether a number, or a number in a list or set, fits. */
-function anyNumber(value: unknown, fits: (number: Numeric) => boolean): boolean {
-  return elements(value).some((element) => isNumeric(element) && fits(element));
-}
-
-/** Tells whether a value, or an element of it, is within all these bounds. */
+/** Returns whether a value, or an element of it, is within all these bounds. */
 function compares(value: unknown, ...bounds: [string, unknown][]): boolean {
   return elements(value).some((element) =>
     bounds.every(([sign, other]) => isWithinBound(element, sign, other)),
   );
 }
 
-/** Tells whether two numbers, or two texts, compare like this; others do not. */
+/** Returns whether two numbers, or two texts, compare like this; others do not. */
 function isWithinBound(value: unknown, sign: string, other: unknown): boolean {
-  let order: number;
-  if (isNumeric(value) && isNumeric(other)) order = compareNumbers(value, other);
-  else if (typeof value === "string" && typeof other === "string") {
-    order = compareTexts(value, other);
-  } else return false;
+  const order = compare(value, other);
+  if (Number.isNaN(order)) return false;
   if (sign === "!=") return order !== 0;
   if (order === 0) return sign.includes("=");
-  return sign.startsWith(">") ? order > 0 : sign.startsWith("<") && order < 0;
+  return order > 0 ? sign.startsWith(">") : sign.startsWith("<");
 }
 
 /** Returns a text for comparisons without case, as Unicode folds it. */
@@ -296,7 +289,10 @@ function range(end: number): number[] {
 
 /** A time in microseconds since 1970. Throws RangeError for one that is not in the years 1 to 9999. */
 class Time {
-  constructor(readonly microseconds: bigint) {
+  readonly microseconds: bigint;
+
+  constructor(microseconds: bigint) {
+    this.microseconds = microseconds;
     const seconds = microseconds / 1_000_000n;
     if (seconds < -62_135_596_800n || seconds >= 253_402_300_800n) {
       throw new RangeError("not between the years 1 and 9999");
@@ -370,19 +366,10 @@ function ulidTime(value: string): Time {
 function formatDate(value: unknown, form: string, zone = "UTC"): string {
   const { microseconds } = timeOf(value);
   const microsecond = ((microseconds % 1_000_000n) + 1_000_000n) % 1_000_000n;
-  const written = new Intl.DateTimeFormat("en-US", {
-    timeZone: zone,
-    hourCycle: "h23",
-    year: "numeric",
-    month: "numeric",
-    day: "numeric",
-    hour: "numeric",
-    minute: "numeric",
-    second: "numeric",
-  }).formatToParts(Number((microseconds - microsecond) / 1000n));
-  const part = (type: string): number =>
-    Number(written.find((each) => each.type === type)?.value);
-  const [year, month, day] = [part("year"), part("month"), part("day")];
+  const date = new Date(Number((microseconds - microsecond) / 1000n));
+  const there = date.toLocaleString("sv-SE", { timeZone: zone }); // as 2026-01-31 12:00:00
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] =
+    there.split(/\D/).map(Number);
   const today = dayNumber(year, month, day);
   const weekday = weekdayOf(today);
   const thursday = today + 4 - weekday;
@@ -391,9 +378,9 @@ function formatDate(value: unknown, form: string, zone = "UTC"): string {
     Y: year,
     m: month,
     d: day,
-    H: part("hour"),
-    M: part("minute"),
-    S: part("second"),
+    H: hour,
+    M: minute,
+    S: second,
     f: Number(microsecond),
     j: today - dayNumber(year, 1, 1) + 1,
     G: weekYear,
@@ -496,24 +483,13 @@ function periodsBetween(
   return [...periods];
 }
 
-/** A condition on a key attribute. */
-interface Condition {
-  name: string;
-  operator: "=" | "<=" | ">=" | "between" | "begins_with";
-  values: Scalar[];
-}
-
-function eq(name: string, value: Scalar): Condition {
-  return { name, operator: "=", values: [value] };
-}
-
-function beginsWith(name: string, prefix: string): Condition {
-  return { name, operator: "begins_with", values: [prefix] };
-}
-
-function between(name: string, low: Scalar, high: Scalar): Condition {
-  return { name, operator: "between", values: [low, high] };
-}
+/** A condition on a key attribute: its name, an operator, and one or two values. */
+type Condition = [
+  name: string,
+  operator: "=" | "<=" | ">=" | "between" | "begins_with",
+  first: Scalar,
+  second?: Scalar,
+];
 
 /**
  * Returns the condition on a sort key: a prefix, then a text between two others.
@@ -523,25 +499,27 @@ function between(name: string, low: Scalar, high: Scalar): Condition {
 function textBetween(
   name: string,
   prefix: string,
-  bounds: { from?: Scalar; to?: Scalar; prefix?: string; rest?: string },
+  low?: Scalar,
+  high?: Scalar,
+  beginning?: string,
+  rest = "",
 ): Condition {
-  const { from, to, prefix: beginning, rest = "" } = bounds;
-  if (beginning) return beginsWith(name, prefix + beginning);
-  if (from === undefined && to === undefined && prefix) return beginsWith(name, prefix);
-  const least = prefix + (from === undefined ? "" : textOf(from)) || "\0";
-  const ends = to !== undefined && begins(textOf(to)) ? HIGHEST : rest;
-  const most = prefix + (to === undefined ? HIGHEST : textOf(to) + ends);
+  if (beginning) return [name, "begins_with", prefix + beginning];
+  if (low === undefined && high === undefined && prefix) {
+    return [name, "begins_with", prefix];
+  }
+  const least = prefix + (low === undefined ? "" : textOf(low)) || "\0";
+  const ends = high !== undefined && begins(textOf(high)) ? HIGHEST : rest;
+  const most = prefix + (high === undefined ? HIGHEST : textOf(high) + ends);
   // DynamoDB rejects a range without texts; the item that this one may have does not fit
-  return between(name, least, compareTexts(least, most) > 0 ? least : most);
+  return [name, "between", least, compareTexts(least, most) > 0 ? least : most];
 }
 
 /** Returns the conditions on a number that is a sort key: none without bounds. */
 function numberBetween(name: string, low?: Numeric, high?: Numeric): Condition[] {
-  if (low === undefined) {
-    return high === undefined ? [] : [{ name, operator: "<=", values: [high] }];
-  }
-  if (high === undefined) return [{ name, operator: ">=", values: [low] }];
-  return [between(name, low, compareNumbers(low, high) > 0 ? low : high)];
+  if (low === undefined) return high === undefined ? [] : [[name, "<=", high]];
+  if (high === undefined) return [[name, ">=", low]];
+  return [[name, "between", low, compareNumbers(low, high) > 0 ? low : high]];
 }
 
 /**
@@ -582,8 +560,8 @@ interface Read {
 
 /** Returns the name of a read in page tokens: other arguments make another name. */
 function nameOf({ path, where }: Read): string {
-  const values = where.flatMap(({ values }) => values.map(textOf));
-  return JSON.stringify([path.index ?? null, ...values]);
+  const values = where.flatMap(([, , ...values]) => values);
+  return JSON.stringify([path.index ?? null, ...values.map(textOf)]);
 }
 
 /** Items of one page, and the token of the next page: undefined at the end. */
@@ -595,6 +573,14 @@ export interface Page<T> {
 /** By the name of a read, the key of the last item that was returned. */
 type Places = Record<string, Item>;
 
+/** How items are read: `show` returns what the caller gets of one, `limit` is that of a page. */
+interface Options {
+  show?: (item: Item) => Item;
+  mergeBy?: string[];
+  limit?: number;
+  consistent?: boolean;
+}
+
 /**
  * The items of a query: iterate over them with `for await`, take them by pages, or all at once.
  *
@@ -602,17 +588,22 @@ type Places = Record<string, Item>;
  * again, because an index may lag behind its table.
  */
 export class Results<T> implements AsyncIterable<T> {
+  private readonly table: Table;
+  private readonly stages: Read[][];
+  private readonly fits: (item: Item) => boolean;
+  private readonly options: Options;
+
   constructor(
-    private readonly table: Table,
-    private readonly stages: Read[][],
-    private readonly fits: (item: Item) => boolean,
-    private readonly options: {
-      show?: (item: Item) => Item;
-      mergeBy?: string[];
-      limit?: number;
-      consistent?: boolean;
-    } = {},
-  ) {}
+    table: Table,
+    stages: Read[][],
+    fits: (item: Item) => boolean,
+    options: Options = {},
+  ) {
+    this.table = table;
+    this.stages = stages;
+    this.fits = fits;
+    this.options = options;
+  }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<T> {
     for await (const { item } of this.items({}, undefined)) yield this.show(item);
@@ -627,6 +618,8 @@ export class Results<T> implements AsyncIterable<T> {
 
   /**
    * Returns the next page. `token` is that of the page before it.
+   *
+   * A page has at most `limit` items, by default as many as the query says; without either, all.
    *
    * Throws RangeError for a token of another query or of other arguments, and for a limit that is
    * not a whole number, or below 1.
@@ -713,7 +706,7 @@ export class Results<T> implements AsyncIterable<T> {
       if (!head) return;
       const first = heads[best];
       const order = (this.options.mergeBy ?? [])
-        .map((name) => (first ? compareKeys(head[name], first[name]) : 0))
+        .map((name) => (first ? compare(head[name], first[name]) : 0))
         .find((each) => each !== 0);
       if (!first || (order !== undefined && order * sign < 0)) best = place;
     });
@@ -751,17 +744,14 @@ export class Results<T> implements AsyncIterable<T> {
 function keyCondition(where: Condition[]) {
   const names: Record<string, string> = {};
   const values: Item = {};
-  const terms = where.map((condition, place) => {
-    names[`#k${place}`] = condition.name;
-    const [first, second] = condition.values.map((value, each) => {
-      values[`:v${place}${each}`] = value;
-      return `:v${place}${each}`;
-    });
-    if (condition.operator === "between")
-      return `#k${place} BETWEEN ${first} AND ${second}`;
-    if (condition.operator === "begins_with")
-      return `begins_with(#k${place}, ${first})`;
-    return `#k${place} ${condition.operator} ${first}`;
+  const terms = where.map(([name, operator, first, second], place) => {
+    const [key, low, high] = [`#k${place}`, `:v${place}`, `:w${place}`];
+    names[key] = name;
+    values[low] = first;
+    if (second !== undefined) values[high] = second;
+    if (operator === "between") return `${key} BETWEEN ${low} AND ${high}`;
+    if (operator === "begins_with") return `begins_with(${key}, ${low})`;
+    return `${key} ${operator} ${low}`;
   });
   return {
     KeyConditionExpression: terms.join(" AND "),
@@ -775,7 +765,7 @@ async function getItem<T>(
   table: Table,
   key: Item,
   fits: (item: Item) => boolean,
-  options: { show?: (item: Item) => Item; consistent?: boolean } = {},
+  options: Options = {},
 ): Promise<T | undefined> {
   const { Item: item } = await table.client.send(
     new GetCommand({
@@ -806,13 +796,7 @@ function placesOf(token: string | undefined): Places {
     const places = JSON.parse(text, (_, value) =>
       Array.isArray(value) ? NumberValue.from(value[0]) : value,
     );
-    if (
-      typeof places === "object" &&
-      places !== null &&
-      Object.keys(places).length > 0
-    ) {
-      return places;
-    }
+    if (Object.keys(places).length > 0 && typeof places === "object") return places;
   } catch {
     // as below
   }

@@ -12,46 +12,13 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
 
-from projections.inspect.client.expressions import WIDTH
-from projections.inspect.client.module_scope import Part, parts_needed
+from projections.inspect.client.expressions import WIDTH, snake
+from projections.inspect.client.module_scope import Part, Scope, defined_names, parts_needed
 from projections.printable import printable
-
-HELPERS = {
-    "_without_guards": "withoutGuards",
-    "_only": "pick",
-    "_values_at": "valuesAt",
-    "_variables": "keyVariables",
-    "_at": "valueAt",
-    "_text": "textOf",
-    "_same": "sameText",
-    "_within": "isWithin",
-    "_is": "isAny",
-    "_any_text": "anyText",
-    "_any_number": "anyNumber",
-    "_compares": "compares",
-    "_part": "keyPart",
-    "_pad": "pad",
-    "_invert": "invert",
-    "_bucket": "bucketOf",
-    "_ulid": "ulidTime",
-    "_date": "formatDate",
-    "_parse_time": "parseTime",
-    "_periods": "periodsBetween",
-    "_number_between": "numberBetween",
-    "_set": "setExpression",
-    "_get": "getItem",
-    "_positions": "positions",
-    "_random": "randomItem",
-    "_HIGHEST": "HIGHEST",
-    "str": "String",
-    "range": "range",
-}
-"""By the names in Python: helpers and functions that are called alike."""
 
 TYPES = {
     "str": "string",
@@ -67,16 +34,8 @@ TYPES = {
     "Ranking": "Ranking",
 }
 
-COMMANDS = {"put_item": "Put", "update_item": "Update", "delete_item": "Delete"}
-
-COMPARISONS: Mapping[type[ast.cmpop], str] = {
-    ast.Eq: "===",
-    ast.NotEq: "!==",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-}
+CALLED = {"Results": "new Results", "Ranking": "new Ranking", "str": "String", "range": "range"}
+"""By the names in Python: what is called."""
 
 RESERVED = frozenset(
     re.findall(
@@ -236,23 +195,30 @@ class Module:
     `writes` has the functions of write patterns, each with its parameters for tables, if it is a transaction.
     """
 
-    def __init__(self, definitions: str, writes: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, definitions: str, writes: Mapping[str, Sequence[str]], scope: Scope) -> None:
         self._tree = ast.parse(definitions)
         self._writes = writes
-        self._names = {name: name for name in LOCALS}
-        self._taken = {*RESERVED, *LOCALS, *(part.name for part in _parts()), *SDK, *SDK_TYPES}
+        self._shared = _parts(ranks=scope.has_ranks)
+        helpers = {f"_{part.name if part.name.isupper() else snake(part.name)}": part.name for part in self._shared}
+        self._helpers = {name: helpers[name] for name in helpers.keys() & defined_names(ranks=scope.has_ranks)}
+        """By the names in Python: helpers that are called alike."""
+        self._names = {name: name for name in (*LOCALS, "range", *SDK_TYPES)} | self._helpers
+        self._taken = {*RESERVED, *LOCALS, *(part.name for part in self._shared), *SDK, *SDK_TYPES}
+        self._variables = {scope.keys[entity]: self.name(kind) for entity, kind in scope.variable_types.items()}
+        """By the constant of a key: the type of its variables."""
+        for names in (scope.recognisers, scope.key_builders, scope.item_builders, scope.readers):
+            for name in names.values():  # before those of queries
+                self.name(name)
         self._parameters: dict[str, dict[str, bool]] = {}
         """By function: its parameters, and whether they are given in an object."""
         for node in self._tree.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                apart = writes.get(node.name, ())
+                tables = writes.get(node.name)
                 self._parameters[node.name] = {
-                    argument.arg: argument.arg not in apart and not _is_apart(node, argument)
+                    argument.arg: argument.arg not in tables if tables is not None else not _is_apart(argument)
                     for argument in (*node.args.args, *node.args.kwonlyargs)
                 }
         # Of the function that is printed:
-        self._numbers: set[str] = set()
-        """Parameters that are numbers."""
         self._tables: Mapping[str, str] = {}
         """Parameters for tables, by their names in Python."""
         self._writing = False
@@ -262,26 +228,21 @@ class Module:
     def text(self, about: Sequence[str], guard_prefix: str) -> str:
         """Return the text of the module, after a comment of these paragraphs."""
         own = ["\n".join(self._definition(node)) for node in self._tree.body]
-        needed = parts_needed(_parts(), {*_words("\n".join(own)), "Table", "Item"})
+        needed = parts_needed(self._shared, {*_words("\n".join(own)), "Table", "Item"})
         guard = f"const GUARD = {text_literal(guard_prefix)};"
         shared = [guard if part.name == "GUARD" else part.text for part in needed]
         used = _words("\n".join([*own, *shared]))
         names = [*(name for name in SDK if name in used), *(f"type {name}" for name in SDK_TYPES if name in used)]
         imported = lines(Group("{", names, "}"), 0, "import ", ' from "@aws-sdk/lib-dynamodb";')
-        return "\n\n".join(["\n".join([*comment(0, "\n\n".join(about)), "", *imported]), *shared, *own]) + "\n"
+        head = "\n".join([*comment(0, "\n\n".join(about)), "", *imported])
+        return "\n\n".join([head, *own, "// --- helpers ---", *shared]) + "\n"
 
     def name(self, python: str) -> str:
         """Return the name in TypeScript, which is the same everywhere in the module."""
-        if python in HELPERS:
-            return HELPERS[python]
         if python == "table" and self._writing:
             return "table_"  # an entity
         if python not in self._names:
-            bare = python.strip("_") or python
-            words = bare.split("_")
-            wanted = (
-                bare if bare[:1].isupper() else words[0] + "".join(word[:1].upper() + word[1:] for word in words[1:])
-            )
+            wanted = camel(python)
             while wanted in self._taken:
                 wanted += "_"
             self._taken.add(wanted)
@@ -317,15 +278,17 @@ class Module:
 
     def _interface(self, name: str, members: Iterable[tuple[str, ast.expr]]) -> list[str]:
         body = []
+        rename = self.name if self.name(name) in self._variables.values() else property_name
         for member, annotation in members:
             required = isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Required"
             kind = annotation.slice if isinstance(annotation, ast.Subscript) and required else annotation
-            body.append(f"  {property_name(member)}{'' if required else '?'}: {self._member_type(kind)};")
+            body.append(f"  {rename(member)}{'' if required else '?'}: {self._member_type(kind)};")
         return [f"export interface {self.name(name)} {{", *body, "}"]
 
     def _member_type(self, annotation: ast.expr) -> str:
-        """Return the type of an attribute: numbers as the document client returns them by default."""
-        kind = self._type(annotation).replace("Numeric", "number")
+        """Return the type of an attribute: numbers that are read as the document client returns them by default."""
+        read = "int | Decimal" not in ast.unparse(annotation)
+        kind = self._type(annotation).replace("Numeric", "number" if read else "Numeric")
         return "null" if kind == "undefined" else kind
 
     def _type(self, annotation: ast.expr) -> str:
@@ -340,31 +303,30 @@ class Module:
                 return "unknown" if "boolean" in kinds else kinds  # a value that was read, of any type
             case ast.Subscript(value=ast.Name(id="list"), slice=inner):
                 return f"{self._type(inner)}[]"
+            case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=elements)):
+                return f"[{', '.join(map(self._type, elements))}]"
             case ast.Subscript(value=ast.Name(id="set"), slice=inner):
                 return f"Set<{self._type(inner)}>"
             case ast.Subscript(value=ast.Name(id="dict"), slice=ast.Tuple(elts=[_, inner])):
                 return f"Record<string, {self._type(inner)}>"
-            case ast.Subscript(value=ast.Name(id="Mapping")):
-                return "Item"
+            case ast.Subscript(value=ast.Name(id="Mapping"), slice=ast.Tuple(elts=[_, ast.Name(id=name)])):
+                return "Item" if name == "Any" else f"Item & {self.name(name)}"
             case ast.Subscript(value=ast.Name(id="Results" | "Positions" as generic), slice=inner):
                 return f"{generic}<{self._type(inner)}>"
         raise NotImplementedError(ast.dump(annotation))
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
         function = self.name(node.name)
-        self._numbers = {
-            argument.arg
-            for argument in (*node.args.args, *node.args.kwonlyargs)
-            if self._type(argument.annotation or ast.Constant(None)) == "Numeric"
-        }
         about, *body = node.body
-        docs = comment(0, self._about(_string(about.value))) if isinstance(about, ast.Expr) else []
+        docs = comment(0, _in_javascript(_string(about.value))) if isinstance(about, ast.Expr) else []
         match node.returns:
             case ast.Subscript(value=ast.Name(id="TypeGuard"), slice=kind):
                 self._tables, self._writing = {}, False
                 head = f"export function {function}(item: Item): item is Item & {self._type(kind)} {{"
                 return [*docs, head, *self._body(body, 2), "}"]
-        self._type_of_results = returns = self._returns(node)
+        assert node.returns is not None
+        result = self._type(node.returns)
+        self._type_of_results = returns = f"Promise<{result}>" if isinstance(node, ast.AsyncFunctionDef) else result
         self._writing = node.name in self._writes
         tables = self._writes.get(node.name, ())
         self._tables = {table: "table" if len(tables) == 1 else self.name(table) for table in tables}
@@ -383,37 +345,17 @@ class Module:
             for argument in named:
                 name = self.name(argument.arg) + ("?" if argument.arg in optional else "")
                 annotation = self._type(argument.annotation or ast.Constant(None))
-                kinds.append(f"{name}: {annotation.replace(' | undefined', '')}")
+                kinds.append(f"{name}: {annotation}")
             default = " = {}" if len(optional) == len(named) else ""
             names = Group("{", [self.name(argument.arg) for argument in named], "}")
             parameters.append(Typed(names, kinds, default))
-        if self._parameters[node.name].get("attributes") is False:
-            parameters.append("attributes: Item")
+        for argument in node.args.args:
+            if argument.annotation and argument.arg in ("item", "attributes") and argument not in passed:
+                parameters.append(f"{argument.arg}: {self._type(argument.annotation)}")
         waits = any(isinstance(part, ast.Assign) and isinstance(part.value, ast.Await) for part in body)
         word = "async function" if waits else "function"
         opening = lines(Group(f"export {word} {function}(", parameters, ")"), 0, "", f": {returns} {{")
         return [*docs, *opening, *self._body(body, 2), "}"]
-
-    def _returns(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-        if node.name in self._writes:
-            names = [COMMANDS[word] for word in re.findall(r"`(\w+_item)`", ast.get_docstring(node) or "")]
-            inputs = [f"{word}CommandInput" for word in names] or ["TransactWriteCommandInput"]
-            return inputs[0] if len(inputs) == 1 else f"[{', '.join(inputs)}]"
-        assert node.returns is not None
-        kind = self._type(node.returns)
-        return f"Promise<{kind}>" if isinstance(node, ast.AsyncFunctionDef) else kind
-
-    def _about(self, text: str) -> str:
-        text = text.replace("Raises ValueError", "Throws RangeError")
-        text = text.replace(
-            "Arguments of `transact_write_items` of the table's client, `table.meta.client`.",
-            "Input of `TransactWriteCommand`.",
-        )
-        text = re.sub(
-            r"Arguments of the table's `(\w+)`", lambda match: f"Input of `{COMMANDS[match[1]]}Command`", text
-        )
-        text = re.sub(r"Arguments of one request for", "Inputs of one command for", text)
-        return re.sub(r"`(\w+_item)`", lambda match: f"`{COMMANDS[match[1]]}Command`", text)
 
     # --- statements ---
 
@@ -424,7 +366,9 @@ class Module:
         for node in body:
             match node:
                 case ast.AnnAssign(
-                    target=ast.Name(id="item"), annotation=kind, value=ast.Await(value=ast.Call() as value)
+                    target=ast.Name(id="item" | "variables"),
+                    annotation=kind,
+                    value=ast.Await(value=ast.Call() as value) | (ast.Call() as value),
                 ):
                     read = self._call(value, self._type(kind).removesuffix(" | undefined"))
                     return [*printed, *lines(read, indent, "return ", ";")]  # instead of `return item`
@@ -436,6 +380,11 @@ class Module:
                 case ast.AnnAssign(target=ast.Name(id=name), annotation=kind, value=value) if value is not None:
                     typed = "" if isinstance(value, ast.Call) else f": {self._type(kind)}"
                     printed += lines(self._layout(value), indent, f"const {self.name(name)}{typed} = ", ";")
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[_, ast.Name(id=key)]) as value) if (
+                    key in self._variables
+                ):
+                    read = self._call(value, self._variables[key])
+                    printed += lines(read, indent, f"const {self.name(name)} = ", ";")
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     times = [_assigned_name(each) for each in body].count(name)
                     word = "const " if times == 1 else "let " if name not in assigned else ""
@@ -483,8 +432,6 @@ class Module:
                 return Group("truncate(", [self._layout(value), str(length)], ")")
             case ast.Subscript(value=value, slice=ast.Constant(value=str(name))):
                 return self._member(value, name)
-            case ast.BoolOp(op=op, values=[value, ast.Dict(keys=[])]) if isinstance(op, ast.Or):
-                return f"{flat(self._layout(value))} ?? {{}}"
             case ast.BoolOp(op=op, values=values):
                 return Joined([self._operand(each) for each in values], "&&" if isinstance(op, ast.And) else "||")
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -494,8 +441,6 @@ class Module:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 then, otherwise = flat(self._layout(body)), flat(self._layout(orelse))
                 return f"{flat(self._layout(test))} ? {then} : {otherwise}"
-            case ast.Call(func=ast.Name(id="_since_1970"), args=[ast.BinOp(left=ast.Call(args=[value]), right=factor)]):
-                return Group("since1970(", [self._layout(value), "6" if ast.unparse(factor) == "1000000" else "3"], ")")
             case ast.BinOp(op=ast.Add(), left=left, right=ast.Constant(value=1)):
                 return f"next({flat(self._layout(left))})"
             case ast.BinOp(op=ast.Add(), left=left, right=right):
@@ -508,11 +453,8 @@ class Module:
             case ast.ListComp(elt=element, generators=generators):
                 return self._comprehension(element, generators)
             case ast.Lambda(args=arguments, body=body):
-                names = [argument.arg for argument in arguments.args]
-                numbers, self._numbers = self._numbers, self._numbers | ({"number"} & {*names})
-                arrow = Within(f"({', '.join(map(self.name, names))}) => ", self._layout(body))
-                self._numbers = numbers
-                return arrow
+                names = ", ".join(self.name(argument.arg) for argument in arguments.args)
+                return Within(f"({names}) => ", self._layout(body))
             case ast.Attribute(value=value, attr=name):
                 return f"{flat(self._layout(value))}.{name}"
             case ast.Await(value=value):
@@ -543,9 +485,8 @@ class Module:
 
     def _member(self, value: ast.expr, name: str) -> str:
         whole = flat(self._layout(value))
-        known = isinstance(value, ast.Name) and value.id == "variables"
-        plain = self.name(name) if known else property_name(name)
-        return f"{whole}.{plain}" if not plain.startswith('"') else f"{whole}[{plain}]"
+        known = isinstance(value, ast.Name) and value.id.endswith("variables")
+        return f"{whole}.{self.name(name)}" if known else f"{whole}[{text_literal(name)}]"
 
     def _comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> str:
         first = flat(self._layout(left))
@@ -564,13 +505,9 @@ class Module:
                 return f"{first} {sign}= null" if loose else f"{first} {sign}== undefined"
             case ast.Is() | ast.IsNot(), ast.Name(id="_ABSENT"):
                 return f"{first} {'=' if isinstance(op, ast.Is) else '!'}== undefined"
-        second = flat(self._layout(right))
-        if any(isinstance(side, ast.Name) and side.id in self._numbers for side in (left, right)):
-            if isinstance(left, ast.Name) and left.id == "number":
-                return f"compareNumbers({first}, {second}) {COMPARISONS[type(op)]} 0"
-            wanted, value = (second, first) if isinstance(right, ast.Name) else (first, second)
-            return f"sameNumber({value}, {wanted})"
-        return f"{first} {COMPARISONS[type(op)]} {second}"
+            case ast.Eq(), _:
+                return f"{first} === {flat(self._layout(right))}"
+        raise NotImplementedError(ast.dump(op))
 
     def _comprehension(self, element: ast.expr, generators: Sequence[ast.comprehension]) -> Layout:
         layout = self._layout(element)
@@ -579,26 +516,25 @@ class Module:
             method = "map" if number == 0 else "flatMap"
             over = flat(self._layout(generator.iter))
             variable = self.name(ast.unparse(generator.target))
-            body = Within(f"{over}.{method}(({variable}) => ", body, ")")
+            kind = {ast.Call: ": Read", ast.List: ": Read[]"}.get(type(element), "") if number == 0 else ""
+            body = Within(f"{over}.{method}(({variable}){kind} => ", body, ")")
         return body
 
     def _call(self, node: ast.Call, generic: str = "") -> Layout:
         arguments = [self._layout(argument) for argument in node.args]
         words = {word.arg or "": self._layout(word.value) for word in node.keywords}
+        properties = [_property(camel(name), value) for name, value in words.items()]
+        options = [Group("{", properties, "}")] if words else []
         match node.func:
             case ast.Attribute(value=ast.Name(id="re"), attr="compile"):
                 return self._pattern(_string(node.args[0]))
             case ast.Attribute(value=ast.Call(func=ast.Name(id="Key"), args=[name]), attr=method):
-                function = {"eq": "eq", "begins_with": "beginsWith", "between": "between"}[method]
-                return Group(f"{function}(", [self._layout(name), *arguments], ")")
+                return Group("[", [self._layout(name), text_literal({"eq": "="}.get(method, method)), *arguments], "]")
             case ast.Attribute(value=value, attr="get"):
                 member = self._member(value, _string(node.args[0]))
                 return f"{member} ?? {flat(arguments[1])}" if len(arguments) > 1 else member
             case ast.Attribute(value=value, attr="casefold"):
                 return f"foldCase({flat(self._layout(value))})"
-            case ast.Attribute(attr="place"):
-                options = [Group("{", _options(words), "}")] if words else []
-                return Group("ranking.place(", [*(arguments or ["undefined"] * len(options)), *options], ")")
             case ast.Attribute(value=value, attr=method):
                 names = {
                     "lower": "toLowerCase",
@@ -606,49 +542,31 @@ class Module:
                     "startswith": "startsWith",
                     "endswith": "endsWith",
                 }
-                return Group(f"{flat(self._layout(value))}.{names.get(method, method)}(", arguments, ")")
+                return Group(f"{flat(self._layout(value))}.{names.get(method, method)}(", [*arguments, *options], ")")
             case ast.Name(id="Read"):
                 path, *where = arguments
                 parts: list[Layout] = [Within("path: ", path), Within("where: ", Group("[", where, "]"))]
-                return Group("{", [*parts, *_options(words)], "}")
-            case ast.Name(id="Results"):
-                kind = re.sub(r"^(Results|Promise)<(.*?)( \| undefined)?>$", r"\2", self._type_of_results)
-                options = [Group("{", _options(words), "}")] if words else []
-                return Group(f"new Results<{kind}>(", [*arguments, *options], ")")
-            case ast.Name(id="_get"):
-                options = [Group("{", _options(words), "}")] if words else []
-                return Group(f"getItem<{generic}>(", [*arguments, *options], ")")
-            case ast.Name(id="_between"):
-                bounds = dict(zip(("from", "to", "prefix"), arguments[2:], strict=False)) | words
-                entries = [_property(name, value) for name, value in bounds.items()]
-                return Group("textBetween(", [*arguments[:2], Group("{", entries, "}")], ")")
-            case ast.Name(id="timedelta"):
-                (word,) = node.keywords
-                assert isinstance(word.value, ast.Constant)
-                number = Decimal(repr(word.value.value)) * (86_400 if word.arg == "days" else 1)
-                return f"{number.normalize():f}"
+                return Group("{", [*parts, *properties], "}")
             case ast.Name(id="Decimal"):
                 (argument,) = node.args
                 if isinstance(argument, ast.Constant) and f"{float(str(argument.value))!r}" == argument.value:
                     return str(argument.value)
                 return Group("NumberValue.from(", arguments, ")")
-            case ast.Name(id="ZoneInfo"):
-                return arguments[0]
             case ast.Name(id="reversed"):
                 return f"[...{flat(arguments[0])}].reverse()"
-            case ast.Name(id="_is" | "_part" as function):
-                nulls = ["null" if argument == "undefined" else argument for argument in arguments]
-                return Group(f"{HELPERS[function]}(", nulls, ")")
             case ast.Name(id=function) if function in self._parameters:
                 known = self._parameters[function]
                 passed = dict(zip(known, arguments, strict=False)) | words
                 apart = [value for key, value in passed.items() if not known[key]]
                 entries = [_property(self.name(key), value) for key, value in passed.items() if known[key]]
                 return Group(f"{self.name(function)}(", [*apart, *([Group("{", entries, "}")] if entries else [])], ")")
-            case ast.Name(id="Ranking"):
-                return Group("new Ranking(", arguments, ")")
-            case ast.Name(id=function) if function in HELPERS:
-                return Group(f"{HELPERS[function]}(", [*arguments, *words.values()], ")")
+            case ast.Name(id=function) if function in CALLED or function in self._helpers:
+                if function == "Results":
+                    generic = re.sub(r"^(Results|Promise)<(.*?)( \| undefined)?>$", r"\2", self._type_of_results)
+                elif function in ("_is_any", "_key_part"):
+                    arguments = ["null" if argument == "undefined" else argument for argument in arguments]
+                called = CALLED.get(function) or self._helpers[function]
+                return Group(f"{called}{f'<{generic}>' if generic else ''}(", [*arguments, *options], ")")
         raise NotImplementedError(ast.dump(node))
 
     def _pattern(self, pattern: str) -> str:
@@ -681,15 +599,10 @@ def _property(name: str, value: Layout) -> Layout:
     return name if value == name else Within(f"{name}: ", value)
 
 
-def _is_apart(function: ast.FunctionDef | ast.AsyncFunctionDef, argument: ast.arg) -> bool:
+def _is_apart(argument: ast.arg) -> bool:
     """Return whether a parameter is not in the object with the others: a table, an item, or the attributes of one."""
     kind = ast.unparse(argument.annotation) if argument.annotation else ""
-    recognises = function.returns is not None and ast.unparse(function.returns).startswith("TypeGuard")
-    return kind == "Table" or recognises or (argument.arg == "attributes" and kind.startswith("Mapping"))
-
-
-def _options(words: Mapping[str, Layout]) -> list[Layout]:
-    return [_property({"merge_by": "mergeBy"}.get(name, name), value) for name, value in words.items()]
+    return kind == "Table" or (argument.arg in ("item", "attributes") and kind.startswith("Mapping"))
 
 
 def _constant(value: Any) -> str:
@@ -725,13 +638,25 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(_IGNORED.sub("", text)))
 
 
+def _in_javascript(text: str) -> str:
+    """Return a docstring with the words of JavaScript."""
+    text = re.sub(r"^Return ", "Returns ", text).replace("; None if", "; undefined if")
+    return text.replace("Raises ValueError", "Throws RangeError")
+
+
+def camel(text: str) -> str:
+    """Return a name of functions and variables: `postsOf` and `posts_of` become `postsOf`. Those of types stay."""
+    bare = text.strip("_") or text
+    first, *words = snake(bare).split("_")
+    return bare if bare[:1].isupper() else first + "".join(word[:1].upper() + word[1:] for word in words)
+
+
 @cache
-def _parts() -> tuple[Part, ...]:
-    """Return the declarations of `runtime.ts` and `rank_runtime.ts` in their order."""
-    names = ("runtime.ts", "rank_runtime.ts")
+def _parts(*, ranks: bool) -> tuple[Part, ...]:
+    """Return the declarations of `runtime.ts` in their order, and with `ranks` those of `rank_runtime.ts`."""
+    names = ("runtime.ts", "rank_runtime.ts") if ranks else ("runtime.ts",)
     sources = [files(__package__).joinpath(name).read_text(encoding="utf-8").rstrip("\n") for name in names]
-    (_, _, *texts), (_, *more) = (re.split(r"\n\n(?=\S)", source) for source in sources)
-    texts += more
+    texts = [text for source in sources for text in re.split(r"\n\n(?=\S)", source) if _DECLARATION.search(text)]
     parts = []
     for text in texts:
         declaration = _DECLARATION.search(text)
