@@ -234,11 +234,9 @@ def print_difference(difference: Difference, old: str, new: str, *, brief: bool 
 
 def as_markdown(difference: Difference, old: str, new: str) -> str:
     """Return a difference as Markdown."""
-    from projections.inspect.design.markdown import code_span
-
     lines: list[str] = []
     for line in _lines(difference, old, new):
-        text = "".join(code_span(part) if code else _escape(part) for part, code in _spans(line.text))
+        text = "".join(_code_span(part) if code else _escape(part) for part, code in _spans(line.text))
         match line.kind:
             case "title":
                 lines += [f"### Rules: {text}", ""]
@@ -254,6 +252,14 @@ def as_markdown(difference: Difference, old: str, new: str) -> str:
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text
+
+
+def _code_span(text: str) -> str:
+    """Return a code span. Its fence is longer than any run of backticks in it."""
+    safe = printable(text)
+    fence = "`" * max([1, *(len(run) + 1 for run in re.findall("`+", safe))])
+    padded = f" {safe} " if safe.startswith("`") or safe.endswith("`") or not safe.strip() else safe
+    return fence + padded + fence
 
 
 def _escape(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -17,14 +18,12 @@ from projections.cli.options import (
     Tables,
     as_json,
     find_rules,
-    force_option,
-    output_option,
     parameters_from,
-    put_out,
     stack_options,
 )
 from projections.errors import UsageError
 from projections.inspect.explain.words import short
+from projections.printable import printable
 from projections.terminal import count, markup, print_grid, print_line, units
 
 if TYPE_CHECKING:
@@ -54,9 +53,7 @@ NO_BOUND = "any"
     metavar="LOW HIGH",
     help=f"Print the number of scores from LOW to HIGH, both included; `{NO_BOUND}` means no bound.",
 )
-@click.option("--markdown", is_flag=True, help="Write the table-design page as Markdown.")
-@output_option
-@force_option
+@click.option("--markdown", is_flag=True, help="Print the table of access patterns as Markdown.")
 @as_json
 def command(
     words: tuple[str, ...],
@@ -67,8 +64,6 @@ def command(
     at: int | None,
     between: tuple[str, str] | None,
     markdown: bool,
-    output: str | None,
-    force: bool,
     as_json: bool,
 ) -> int:
     """Show which requests answer the queries of a rule file, run one, or read ranks.
@@ -84,18 +79,13 @@ def command(
     --score, the score --at a position, the number of scores --between two, or else of all. Equal scores
     share a rank. The percentile of a score is the percentage of scores that are equal or worse.
 
-    With --markdown, writes the table-design page: entities with their keys, indexes, the access pattern
-    matrix, write patterns, the writer of each attribute, read capacity, and the checklist of single-table design. If FILE of
-    -o was edited since this command wrote it, the command shows the difference and asks before it overwrites the file.
-    Without a terminal it writes nothing; --force overwrites.
-
     Exits with 1 if a query is incomplete or has no request; for ranks, if no score is found, if the board of --score has no
     scores, or if not all scores are counted yet, because the rule is filling.
 
     \b
     Examples:
       projections queries --rules social
-      projections queries --markdown -o design.md
+      projections queries --markdown > access-patterns.md
       projections queries likers postId=p1 --table app
       projections queries feed publishedAt.from=2026-01-01 --limit 20 --stack shop
       projections queries ranks board=weekly --score 1250 --stack game
@@ -106,14 +96,12 @@ def command(
     path, names = find_rules(options.rules), words
     options = replace(options, rules=str(path))
     rules = load(path)
-    if markdown or output is not None:
-        if not markdown or names or as_json:
-            raise UsageError("--markdown writes the page of all queries, -o to a file; omit NAME and --json")
-        return _design(rules, path, output, force)
+    if markdown and (names or as_json):
+        raise UsageError("--markdown prints the table of all queries: omit NAME and --json")
     if not names:
         if options.tables or options.stack or limit or token:
             raise UsageError(f"no query to run: name one of {', '.join(rules.queries) or 'none'}")
-        return _show(rules, None, as_json)
+        return _show(rules, None, as_json, markdown)
     if Path(names[0]).suffix in (".yaml", ".yml", ".json"):
         raise UsageError(f"{names[0]} names no query. Pass the rule file with --rules {names[0]}")
     question = Question(score, at, between)
@@ -132,7 +120,7 @@ def command(
     return 0
 
 
-def _show(rules: RuleSet, only: str | None, as_json: bool) -> int:
+def _show(rules: RuleSet, only: str | None, as_json: bool, markdown: bool = False) -> int:
     from projections.inspect.access_patterns import access_patterns, rank_patterns
     from projections.terminal import json_text, print_text
 
@@ -141,29 +129,12 @@ def _show(rules: RuleSet, only: str | None, as_json: bool) -> int:
     if as_json:
         more = {"ranks": [rank.document() for rank in ranks]} if ranks else {}
         print_text(json_text({"queries": [pattern.document() for pattern in patterns], **more}))
+    elif markdown:
+        head, *rows = [[_escape(text) for text, _ in row] for row in _table(patterns, ranks, 1000)]
+        print_text("".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows)))
     else:
         print_patterns(patterns, rules.file, verbose=only is not None, ranks=ranks)
     return int(not all(pattern.answered for pattern in patterns))
-
-
-def _design(rules: RuleSet, path: Path, output: str | None, force: bool) -> int:
-    """Write the table-design page."""
-    from projections.deploy.checksum import with_checksum
-    from projections.inspect.design.checklist import design_of
-    from projections.inspect.design.markdown import markdown
-    from projections.language.loader import loads
-    from projections.language.review import review_text
-    from projections.terminal import count, print_line
-
-    review = review_text(rules.text, path.name, path)
-    design = design_of(loads(rules.text, rules.file), path.name, review)
-    text = with_checksum(markdown(design), "<!-- {} -->")
-    if not put_out(text, output, f"{count(len(design.patterns), 'query', 'queries')} of {path.name}", force=force):
-        return 1
-    for pattern in design.patterns:
-        if not pattern.answered:
-            print_line(f"query {pattern.query.name}: {pattern.plan.reason}", err=True)
-    return int(not all(pattern.answered for pattern in design.patterns))
 
 
 def _run(
@@ -269,12 +240,8 @@ def print_patterns(
     patterns: Sequence[AccessPattern], file: str, *, verbose: bool, ranks: Sequence[RankPattern] = ()
 ) -> None:
     """Print the table of access patterns, and below it the reasons of those without an exact answer, or all details."""
-    rows = [[(name, "bold") for name in ("id", "query", "question", "answer", "requests", "path", "key condition")]]
-    for pattern in patterns:
-        rows += _rows(pattern)
-    rows += [row for rank in ranks for row in _rank_rows(rank)]
-    if len(rows) > 1:
-        print_grid(rows, indent=0)
+    if patterns or ranks:
+        print_grid(_table(patterns, ranks, 48), indent=0)
     if not patterns:
         print_line(markup("{} has no queries. Add `queries:`.", file))
         return
@@ -291,12 +258,26 @@ def print_patterns(
     )
 
 
-def _rows(pattern: AccessPattern) -> list[list[tuple[str, str]]]:
+def _escape(text: str) -> str:
+    """Return a text without marks of Markdown."""
+    return re.sub(r"([\\`*_\[\]<>|&~])", r"\\\1", printable(text))
+
+
+def _table(patterns: Sequence[AccessPattern], ranks: Sequence[RankPattern], most: int) -> list[list[tuple[str, str]]]:
+    """Return the rows of the table of access patterns, with styles: its head, queries, ranks. Questions are cut at `most`
+    characters.
+    """
+    head = [(name, "bold") for name in ("id", "query", "question", "answer", "requests", "path", "key condition")]
+    rows = [row for pattern in patterns for row in _rows(pattern, most)]
+    return [head, *rows, *(row for rank in ranks for row in _rank_rows(rank))]
+
+
+def _rows(pattern: AccessPattern, most: int) -> list[list[tuple[str, str]]]:
     """Return a row for each request of a pattern, one if there is none."""
     word, colour = pattern.words, COLOURS[pattern.plan.verdict]
     conditions = [(read.index or "table", condition_words(read)) for read in pattern.reads] or [("-", "-")]
     number = count_words(pattern.plan) if pattern.reads else "-"
-    first = [pattern.query.id or "-", pattern.query.name, short(pattern.query.about or "-", 48), word, number]
+    first = [pattern.query.id or "-", pattern.query.name, short(pattern.query.about or "-", most), word, number]
     styles = ["", "cyan", "dim", colour, ""]
     return [
         [*zip(first if row == 0 else [""] * len(first), styles, strict=True), (path, ""), (condition, "")]

@@ -27,14 +27,12 @@ OPERATIONS = ("put", "update", "delete", "check")
 
 
 class Expect(Model):
-    """Estimates for `cost` and for the table-design page."""
+    """Estimates for `check`."""
 
     items: Positive | None = Field(default=None, description="Items that a query returns.")
     scanned: Positive | None = Field(
         default=None, description="Items that it reads, of which a filter may discard some."
     )
-    bytes: Positive | None = Field(default=None, description="The size of one item in bytes.")
-    per_second: Annotated[float, Field(gt=0)] | None = Field(default=None, description="Requests per second.")
 
 
 class Query(Model):
@@ -68,7 +66,7 @@ class Query(Model):
     )
     consistent: bool = Field(default=False, description="Whether the read must be strongly consistent.")
     using: str | None = Field(default=None, description="Use only this index; `table` for the table itself.")
-    expect: Expect = Field(default_factory=Expect, description="Estimates of size and rate.")
+    expect: Expect = Field(default_factory=Expect, description="Estimates of numbers of items.")
 
     @model_validator(mode="after")
     def _get_or_find(self) -> Query:

@@ -25,19 +25,11 @@ from projections.language.syntax import Mistake, dotted, suggest
 _COMMENT = re.compile(r"(?:^|\s)#\s*check:\s*ignore\s+([\w-]+(?:\s*,\s*[\w-]+)*)")
 
 
-class Accepted(NamedTuple):
-    """A finding that a comment accepts, and the line of the comment."""
-
-    finding: Finding
-    line: int
-
-
 class Review(NamedTuple):
     """The findings of a rule file, in its order, without those that comments accept. `rules` is None if it has mistakes."""
 
     rules: Rules | None
     findings: tuple[Finding, ...]
-    accepted: tuple[Accepted, ...] = ()
 
     def worst(self) -> str | None:
         """The highest severity, None without findings."""
@@ -63,7 +55,6 @@ def review_text(text: str, file: str = "<rules>", path: str | Path | None = None
     if mistakes or rules is None:
         return Review(None, tuple(_mistaken(RulesError(problems(mistakes, source)))))
     findings: list[Finding] = []
-    accepted: list[Accepted] = []
     facts = Facts(rules)
     held = (
         remark
@@ -72,8 +63,7 @@ def review_text(text: str, file: str = "<rules>", path: str | Path | None = None
     )
     placed = dict.fromkeys(_finding(remark, source) for remark in held)
     for part in {part_source.file: part_source for part_source in (source, *source.parts.values())}.values():
-        for judged in _judge(part.text, part.file, [finding for finding in placed if finding.file == part.file]):
-            accepted.append(judged) if isinstance(judged, Accepted) else findings.append(judged)
+        findings += _judge(part.text, part.file, [finding for finding in placed if finding.file == part.file])
     order = sorted(
         findings,
         key=lambda finding: (
@@ -84,7 +74,7 @@ def review_text(text: str, file: str = "<rules>", path: str | Path | None = None
             finding.code,
         ),
     )
-    return Review(rules, tuple(order), tuple(accepted))
+    return Review(rules, tuple(order))
 
 
 def _mistaken(error: RulesError) -> Iterator[Finding]:
@@ -116,15 +106,14 @@ def _finding(remark: Remark, source: Source) -> Finding:
 # --- accepted findings ---
 
 
-def _judge(text: str, file: str, findings: Iterable[Finding]) -> Iterator[Finding | Accepted]:
-    """Yield the findings, those that comments accept as such, and comments without effect. Errors cannot be accepted."""
+def _judge(text: str, file: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings that no comment accepts, and comments without effect. Errors cannot be accepted."""
     comments = _comments(text)
     used: set[tuple[int, str]] = set()
     for finding in findings:
         places = {place for place in comments.get(finding.line, ()) if place[2] == finding.code}
         if places and finding.severity != "error":
             used.update((line, code) for line, _, code in places)
-            yield Accepted(finding, max(line for line, *_ in places))
         else:
             yield finding
     for line, column, code in dict.fromkeys(place for places in comments.values() for place in places):

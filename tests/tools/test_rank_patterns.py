@@ -80,13 +80,6 @@ def test_ranks_have_rows_in_the_table_of_access_patterns(run: Any, file: str) ->
     ]
 
 
-def test_ranks_are_on_the_design_page(run: Any, file: str) -> None:
-    _, out, _ = run("queries", "--rules", file, "--markdown")
-    row = next(line for line in out.splitlines() if line.startswith("| `laps`<br>"))
-    assert "`game`, `week`<br>`lap`: the score, or the position" in row
-    assert row.endswith("| 1 request of 10 items | 3 requests<br>items: then query `fastest` |")
-
-
 def test_a_rank_is_no_query(file: str) -> None:
     with pytest.raises(
         UsageError, match=r"weekly is a rule: `projections queries weekly` and `projections\.ranking` read"

@@ -104,7 +104,6 @@ COMMANDS = {
     "template for CDK": ("template", "--format", "cdk"),
     "CDK construct": ("template", "--format", "cdk-typescript"),
     "client": ("client",),
-    "table-design page": ("queries", "--markdown"),
 }
 
 

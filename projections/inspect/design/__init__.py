@@ -1,1 +1,0 @@
-"""The table-design page: `model` gathers the data, `checklist` judges them, `markdown` writes the page."""
