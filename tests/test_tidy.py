@@ -92,16 +92,16 @@ CEILINGS = {
     "projections/dev": (746, 4),
     "projections/engine": (10875, 31),
     "projections/init": (3318, 15),
-    "projections/inspect": (8908, 35),
-    "projections/language": (17533, 65),
+    "projections/inspect": (8148, 31),
+    "projections/language": (17520, 65),
     "projections/local": (1547, 7),
     "projections/operations": (7347, 28),
     "projections/stores": (2223, 8),
     "projections/testing": (9095, 34),
-    "tests": (51992, 242),
+    "tests": (51609, 241),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
-WORDS = 67800  # of docs/, the most
+WORDS = 67733  # of docs/, the most
 
 
 def test_no_package_grows() -> None:
