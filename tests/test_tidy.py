@@ -94,7 +94,7 @@ CEILINGS = {
     "projections/init": (3318, 15),
     "projections/inspect": (8148, 31),
     "projections/language": (17520, 65),
-    "projections/local": (1547, 7),
+    "projections/local": (1708, 8),
     "projections/operations": (7347, 28),
     "projections/stores": (2223, 8),
     "projections/testing": (9095, 34),

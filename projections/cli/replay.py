@@ -74,7 +74,7 @@ def command(
 
     EVENTS are files, - is standard input. A file has stream records, as Lambda or `aws dynamodbstreams get-records` give
     them; an object that Lambda wrote to S3 on failure; or items, each as an insert: plain items, the output of `aws dynamodb
-    scan`, or a file of a table export. Steps are writes. A file is JSON, JSON lines or YAML, and may be compressed by gzip.
+    scan`, or a table export (also its directory). Steps are writes. A file is JSON, JSON lines or YAML; gzip is read.
 
     \b
     A file of steps, and of a plain item:

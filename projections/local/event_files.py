@@ -5,12 +5,16 @@
 | `{"Records": […]}`, records | Lambda, `aws dynamodbstreams get-records`, `sam local generate-event` | these records |
 | `{"DDBStreamBatchInfo": …}` | an on-failure destination in S3 | the records in its `payload` |
 | `{"Item": …}`, `{"Items": […]}` | a table export (DYNAMODB_JSON), `aws dynamodb scan`, `get-item` | inserts |
+| `{"Keys": …, "NewImage": …}` | an incremental export | inserts, edits, removals, in order of time |
+| `{"Responses": …}` | `aws dynamodb batch-get-item`, `transact-get-items` | inserts |
+| `{TABLE: [{"PutRequest": …}]}`, `[{"Put": …}]` | `batch-write-item`, `transact-write-items` | records of these writes |
 | `{"put": …}` and other steps | people, as in case files (`steps`) | the records of these writes |
 | an item with all key attributes | people | an insert |
 
 A file is JSON, JSON lines, or YAML (`.yaml`, `.yml`), and may be compressed by gzip; it has at most 512 MiB, also after
-decompression. The writes of all files run in order on one store in memory, so the second put of a key is an edit. An absent
-image may be `null` or `{}`; if the rules have one table, the table in `eventSourceARN` may be missing.
+decompression. A directory holds exports. The writes of all files run in order on one store in memory, so the second put of
+a key is an edit. An absent image may be `null` or `{}`; if the rules have one table, the table in `eventSourceARN` may be
+missing.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ from projections.errors import BadInput, InvalidRequest, UsageError
 from projections.language.files import at_most
 from projections.language.program import Program
 from projections.local.event_source import table_in
-from projections.local.items import key_of
+from projections.local.exports import files_of
+from projections.local.items import key_of, wire_item
 from projections.local.steps import STEPS, Application, step_mistakes, suggest_step
 from projections.stores.memory import MemoryStore
 from projections.stores.memory import Record as Made
@@ -52,7 +57,7 @@ def read(paths: Sequence[str], program: Program) -> list[Recorded]:
     invalid record among valid ones.
     """
     events: list[_Event] = []
-    for path in paths:
+    for path in (file for given_path in paths for file in files_of(given_path)):
         file_events = list(_file(path, program))
         flaws = [None if isinstance(event, Write) else flaw(event.record) for event in file_events]
         if file_events and all(flaws):
@@ -67,16 +72,12 @@ def _file(path: str, program: Program) -> Iterator[_Event]:
     for place, value in _yaml(path) if path.endswith((".yaml", ".yml")) else _values(path, text_of(path)):
         if isinstance(value, dict) and "DDBStreamBatchInfo" in value:
             place, value = _payload(path, place, value)
-        list_name = _list_in(program, place, value)
-        numbered = [(place, value)]
-        if list_name is not None:
-            values = value[list_name] if list_name else value
-            numbered = [(f"{place}: {list_name}[{number}]", nested) for number, nested in enumerate(values)]
-        for where, document in numbered:
+        for where, document, list_name, table in _documents(program, place, value):
             if _is_record(document):
                 yield Recorded(_floats(document), where)
             elif isinstance(document, dict):
-                yield _write(program, document, where, within_items=list_name == "Items")
+                write = _write(program, document, where, within_items=list_name in ("Items", "Responses"))
+                yield write._replace(step={**write.step, "table": table}) if table in program.tables else write
             else:
                 raise UsageError(f"{where}: {_strange(document)}; {_STREAM}; {_PLAIN}")
 
@@ -111,13 +112,46 @@ def _payload(path: str, place: str, value: Mapping[str, Any]) -> _Placed:
     return next(_values(f"{path}: payload", payload), (place, []))
 
 
+def _documents(program: Program, place: str, value: Any) -> Iterator[tuple[str, Any, str | None, str | None]]:
+    """Yield the records, items and requests in a value: the place, the field that lists it, and its table if it is named."""
+    tables = next((value[name] for name in ("RequestItems", "Responses") if _has(value, name, dict)), value)
+    if (tables is not value and table_of(program, value) is None) or _are_requests(value):
+        list_name = "Responses" if _has(value, "Responses", dict) else "RequestItems"
+        for table, nested in tables.items():
+            for number, document in enumerate(nested if isinstance(nested, list) else [nested]):
+                yield f"{place}: {table}[{number}]", document, list_name, table
+    elif (field := _list_in(program, place, value)) is None:
+        yield place, value, None, None
+    else:
+        for number, document in enumerate(value[field] if field else value):
+            yield f"{place}: {field}[{number}]", document, field, None
+
+
+def _has(value: Any, name: str, kind: type) -> bool:
+    return isinstance(value, dict) and isinstance(value.get(name), kind)
+
+
+def _are_requests(value: Any) -> bool:
+    """Return whether a value has requests of `batch-write-item` for each table."""
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(isinstance(requests, list) and requests for requests in value.values())
+        and all(
+            isinstance(request, dict) and request and request.keys() <= {"PutRequest", "DeleteRequest"}
+            for requests in value.values()
+            for request in requests
+        )
+    )
+
+
 def _list_in(program: Program, place: str, value: Any) -> str | None:
     """Return the field with the list of records or items, empty if a value is itself the list; None if it is one of them."""
     if isinstance(value, list):
         return ""
     if not isinstance(value, dict) or _is_record(value) or ("Records" not in value and table_of(program, value)):
         return None
-    for name in ("Records", "Items"):
+    for name in ("Records", "Items", "Responses", "TransactItems"):
         if isinstance(value.get(name), list):
             return name
     if "Records" in value:
@@ -144,6 +178,19 @@ def _write(program: Program, value: Mapping[str, Any], place: str, *, within_ite
         return Write({"put": value}, place)
     if isinstance(value.get("Item"), dict):
         return Write({"put": value["Item"]}, place)
+    if isinstance(value.get("Keys"), dict) and value.keys() & {"NewImage", "OldImage", "Metadata"}:
+        return Write({"change": value}, place)
+    requests = {
+        verb: content
+        for name, content in value.items()
+        for verb, part in (("put", "Item"), ("delete", "Key"))
+        if name.lower().removesuffix("request") == verb and _has(content, part, dict)
+    }
+    if len(requests) == len(value) == 1:
+        ((verb, content),) = requests.items()
+        return Write({verb: content["Item" if verb == "put" else "Key"]}, place)
+    if value.keys() <= {"Update", "ConditionCheck"}:
+        raise UsageError(f"{place}: {next(iter(value))} is not read, only Put and Delete")
     if within_items and not value.keys() & set(STEPS):
         return Write({"put": value}, place)
     if value.keys() & set(STEPS) or "remove" in value:
@@ -205,14 +252,14 @@ def records_of(program: Program, events: Sequence[Recorded | Write]) -> Iterator
         on_record=lambda _, record: made.append(record),
     )
     application = Application(program, store)
-    for event in events:
+    for event in _in_order(events):
         if isinstance(event, Recorded):
             record = _complete(program, event, arns)
             _remember(program, store, record)
             yield Recorded(record, event.place)
         else:
             try:
-                _do(program, application, event)
+                _do(program, store, application, event)
             except UsageError as error:
                 raise UsageError(f"{event.place}: {error}") from None
             yield from (Recorded(record, event.place) for record in made)
@@ -271,7 +318,44 @@ def _remember(program: Program, store: MemoryStore, record: Mapping[str, Any]) -
         return  # the handler will report it
 
 
-def _do(program: Program, application: Application, write: Write) -> None:
+def _in_order(events: Sequence[_Event]) -> Iterator[_Event]:
+    """Yield records and writes in their order, and the lines of incremental exports, among themselves, in order of time."""
+    changes = [event for event in events if isinstance(event, Write) and "change" in event.step]
+    by_time = iter(sorted(changes, key=lambda write: _micros(write.step["change"])))
+    for event in events:
+        yield next(by_time) if isinstance(event, Write) and "change" in event.step else event
+
+
+def _micros(line: Mapping[str, Any]) -> int:
+    """Return when a line of an incremental export was written, in microseconds since 1970; 0 if it is not known."""
+    try:
+        return int(line["Metadata"]["WriteTimestampMicros"]["N"])
+    except (KeyError, TypeError, ValueError):
+        return 0
+
+
+def _change(program: Program, store: MemoryStore, application: Application, write: Write) -> None:
+    """Do what a line of an incremental export states: an item's images before and after the time of the export."""
+    line = write.step["change"]
+    table = write.step.get("table") or _only(program, line["Keys"])
+    old, new = line.get("OldImage") or None, line.get("NewImage") or None
+    if old is None and new is None:
+        raise UsageError("a removal without OldImage; export with the view type NEW_AND_OLD_IMAGES")
+    if old is not None:
+        try:
+            store.seed(table, wire_item(old, "OldImage"))
+        except InvalidRequest as error:
+            raise UsageError(f"OldImage: {error}") from None
+    if new is not None:
+        application.put(new, table, "NewImage")
+    else:
+        application.delete(line["Keys"], table)
+
+
+def _do(program: Program, store: MemoryStore, application: Application, write: Write) -> None:
+    if "change" in write.step:
+        _change(program, store, application, write)
+        return
     (verb,) = (name for name in STEPS if name in write.step)
     subject = write.step[verb]
     table = write.step.get("table")
@@ -318,6 +402,10 @@ _MOST = 512 * 2**20
 """Bytes of a file, after decompression. Its values take several times as much memory."""
 
 
+_COMPRESSIONS = {b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
+"""Compressions that are not read, by the first bytes of a file."""
+
+
 def documents(path: str) -> Iterator[_Placed]:
     """Yield every JSON value of a file, `-` is standard input, with its place. Raises UsageError for anything else."""
     for place, value in _values(path, text_of(path)):
@@ -340,6 +428,9 @@ def text_of(path: str) -> str:
                 data = at_most(unpacked, _MOST)
         except (OSError, EOFError, zlib.error) as error:
             raise UsageError(f"{path}: cannot be decompressed by gzip: {error}; is the file complete?") from None
+    for begin, name in _COMPRESSIONS.items():
+        if data is not None and data.startswith(begin):
+            raise UsageError(f"{path}: is compressed by {name}, which is not read; decompress it, or use gzip")
     if data is None:
         raise UsageError(f"{path}: has more than {_MOST // 2**20} MiB (of text, after decompression); split it")
     try:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from projections.language.findings.kinds import CODES
-from projections.language.review import Review, review, review_text
+from projections.language.review import Review, review_text
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = YAML(typ="safe").load(Path(__file__).parent / "cases" / "findings.yaml")
@@ -211,14 +211,6 @@ def test_mistakes_are_findings_of_severity_error() -> None:
 def test_a_file_that_is_none_is_one_finding(text: str) -> None:
     (one,) = review_text(text).findings
     assert (one.severity, one.code) == ("error", "mistake")
-
-
-def test_a_file_that_is_not_there_is_one_finding(tmp_path: Path) -> None:
-    result = review(tmp_path / "none.yaml")
-    assert (result.rules, [one.reason for one in result.findings]) == (
-        None,
-        ["cannot be read: No such file or directory"],
-    )
 
 
 # --- accepted findings ---

@@ -68,24 +68,22 @@ def without(entry: dict[str, Any], name: str) -> dict[str, Any]:
         (json.dumps(A) + "\n{oops", r"events.json:2:2: not JSON"),
         ('{"PK": "a",\n"PK": "b"}', 'events.json:1: "PK" is written twice in one mapping; remove one'),
         ("", "no records in it"),
-        ('{"Records": []}', "no records in it"),
         ('{"Records": {}}', "events.json:1: Records is not a list"),
         ("[1]", r"events.json:1: \[0\]: expected a stream record, found 1"),
         ('{"detail": {}}', "events.json:1: not a stream record: it has no dynamodb part"),
-        (json.dumps({"Records": [A, {"eventSource": "aws:sqs"}]}), r"Records\[1\]: a record of aws:sqs"),
         (
             json.dumps([without(A, "NewImage")]),
-            r"\[0\]: INSERT without NewImage, although its view type is NEW_AND_OLD_IMAGES: the record is not as",
+            r"\[0\]: INSERT without NewImage, although its view type is",
         ),
         (
             json.dumps([without(without(A, "NewImage"), "StreamViewType")]),
-            r"\[0\]: INSERT without NewImage; set the stream's view type to NEW_AND_OLD_IMAGES \(it is not given\)",
+            r"view type to NEW_AND_OLD_IMAGES \(it is not given",
         ),
         (json.dumps([without(A, "SequenceNumber")]), '"SequenceNumber" must be a string of at most 40 digits'),
         (json.dumps([A | {"eventName": "insert"}]), "unknown eventName 'insert': a stream record is INSERT, MODIFY or"),
         (
             json.dumps([record(1, extra="plain")]),
-            r'"NewImage": attribute "extra" is not in DynamoDB\'s form, such as {"S": "text"}',
+            r'attribute "extra" is not in DynamoDB\'s form, such as {"S": "text"}',
         ),
         (json.dumps(metadata_of((A,), "arn")), "but not the records; only the objects of an S3"),
         ("[" * 100_000, "not JSON|nested in more than"),
@@ -170,24 +168,19 @@ def _recorded(sequence: str) -> dict[str, Any]:
 
 
 def test_output_of_get_records_is_an_event_of_the_only_table(tmp_path: Path) -> None:
-    """It has no ARN, and the API's names of an identity."""
     raw = {**_recorded("1"), "userIdentity": {"PrincipalId": "dynamodb.amazonaws.com", "Type": "Service"}}
     del raw["eventSourceARN"]
-    path = file(tmp_path, "records.json", json.dumps({"Records": [raw], "NextShardIterator": "x"}))
-    (one,) = read([path], ONE)
+    (one,) = read([file(tmp_path, "records.json", json.dumps({"Records": [raw], "NextShardIterator": "x"}))], ONE)
     assert ":table/main/stream/" in one.record["eventSourceARN"]
     assert one.record["userIdentity"] == {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
-    with pytest.raises(
-        UsageError, match=r"records.json:1: Records\[0\]: eventSourceARN is missing, and the rules have"
-    ):
-        read([path], TWO)
 
 
-@pytest.mark.parametrize("arn", ["arn:", 5, {"a": 1}])
+@pytest.mark.parametrize("arn", ["arn:", 5, {"a": 1}, None])
 def test_a_record_without_a_table_in_its_arn_is_named_with_its_place(tmp_path: Path, arn: Any) -> None:
     named = _recorded("1") | {"eventSourceARN": "orders"}  # the bare name of a table is enough
     path = file(tmp_path, "records.json", json.dumps([named, _recorded("2") | {"eventSourceARN": arn}]))
-    said = rf"records.json:1: \[1\]: eventSourceARN is without a table, {re.escape(json.dumps(arn))}, and"
+    problem = f"without a table, {re.escape(json.dumps(arn))}" if arn else "missing"
+    said = rf"records.json:1: \[1\]: eventSourceARN is {problem}, and"
     with pytest.raises(UsageError, match=said):
         read([path], TWO)
     assert len(read([path], ONE)) == 2
@@ -199,21 +192,10 @@ def test_the_table_of_an_item_is_the_one_with_its_key_attributes(tmp_path: Path)
         "steps.yaml",
         "[{number: 7}, {put: {id: o1}, table: orders}, {update: {number: 7, name: Ann}}, {delete: [7], table: customers}]",
     )
-    found = read([steps], TWO)
-    assert [one.record["eventSourceARN"].split("/")[1] for one in found] == [
-        "customers",
-        "orders",
-        "customers",
-        "customers",
-    ]
+    tables = [one.record["eventSourceARN"].split("/")[1] for one in read([steps], TWO)]
+    assert tables == ["customers", "orders", "customers", "customers"]
     with pytest.raises(UsageError, match=r"x.yaml: the table may be orders or returns; name it"):
         read([file(tmp_path, "x.yaml", "put: {id: o1}")], TWO)
-
-
-def test_a_key_is_shown_with_the_names_of_the_tables(tmp_path: Path) -> None:
-    for name in ("delete", "expire"):
-        with pytest.raises(UsageError, match=rf"bad.json:1: {name}: expected a key, as `{{id: …}}` or `{{number: …}}`"):
-            read([file(tmp_path, "bad.json", f'{{"{name}": "POST#1"}}')], TWO)
 
 
 @pytest.mark.parametrize(
@@ -221,18 +203,13 @@ def test_a_key_is_shown_with_the_names_of_the_tables(tmp_path: Path) -> None:
     [
         ("- put: {PK: POST#1}", r"bad.yaml: \[0\]: put: the key is PK \(text\) and SK \(text\), this has PK"),
         ("- {PK: a, SK: b}\n- remove: {PK: a, SK: b}", r"bad.yaml: \[1\]: remove: `remove` lists .* write `delete`"),
-        ("- remove: POST#1", r"bad.yaml: \[0\]: remove: `remove` lists .* write `delete`"),
-        (
-            "- update: {PK: a, SK: b}\n  remove: name",
-            r"bad.yaml: \[0\]: remove: expected a list of attributes, such as `\[draft\]`",
-        ),
+        ("- update: {PK: a, SK: b}\n  remove: name", r"remove: expected a list of attributes, such as `\[draft\]`"),
         ("- delete: POST#1", r"bad.yaml: \[0\]: delete: expected a key, as `{PK: …, SK: …}`"),
-        ("- INSERT: {PK: a, SK: b}", r'not an item or a step \(did you mean "put"\?\): it lacks PK and SK'),
-        ("delete: [a, b]", "bad.yaml: delete a · b: there is no such item"),
         (
-            "putt: {PK: a, SK: b}",
+            "- INSERT: {PK: a, SK: b}",
             r'not an item or a step \(did you mean "put"\?\): it lacks PK and SK; write an item as',
         ),
+        ("delete: [a, b]", "bad.yaml: delete a · b: there is no such item"),
         ("{pk: a, SK: b}", r"not a stream record: .* not an item or a step: it lacks PK and SK"),
         ("put: {PK: {S: a}, SK: {N: 1}}", r"put: SK is \{'N': 1\}, not a value of DynamoDB"),
         ("put: {PK: '', SK: b}", "bad.yaml: put: "),
@@ -240,7 +217,6 @@ def test_a_key_is_shown_with_the_names_of_the_tables(tmp_path: Path) -> None:
         ("expire: [a, '']", "bad.yaml: expire: .*empty"),
         ("put: {PK: a, SK: b, c: {$binary: '%'}}", "bad.yaml: put: c"),
         ("cases: []", "is a case file, not an event file; run its cases with pytest"),
-        ("[1]", r"bad.yaml: \[0\]: expected a stream record, found 1"),
         ("a: [", r"bad.yaml:1:5: not YAML|bad.yaml:2:1: not YAML"),
         ("", "no records in it"),
     ],

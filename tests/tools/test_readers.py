@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import lzma
@@ -70,6 +71,28 @@ def without(entry: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name not in names}
 
 
+def change(micros: int, new: Any, old: Any = None) -> dict[str, Any]:
+    keys = {name: (new or old)[name] for name in ("PK", "SK")}
+    line = {"Metadata": {"WriteTimestampMicros": {"N": str(micros)}}, "Keys": keys, "NewImage": new, "OldImage": old}
+    return {name: value for name, value in line.items() if value is not None}
+
+
+def export(name: str, lists: Mapping[str, list[Any]], kind: str = "FULL_EXPORT", **summary: Any) -> Files:
+    """The files of an export as S3 has them: of a full one, `data` is its own; incremental ones share one."""
+    base = f"AWSDynamoDB/{name}"
+    data = f"{base}/data" if kind == "FULL_EXPORT" else "AWSDynamoDB/data"
+    return {
+        **{f"{data}/{part}.json.gz": gzip.compress(lines(*values)) for part, values in lists.items()},
+        f"{base}/manifest-summary.json": {"tableArn": ARN, "exportType": kind, **summary},
+        f"{base}/manifest-files.json": lines(*({"dataFileS3Key": f"prefix/{part}.json.gz"} for part in lists)),
+    }
+
+
+FULL = export("05-a", {"x": [{"Item": POST}, {"Item": image("LIKE#a", 1)}], "y": [{"Item": OTHER}], "z": []})
+SECOND = export("02-b", {"aaaa": [change(9, LIKE, image("LIKE#a", 1))]}, "INCREMENTAL_EXPORT")
+FIRST = export("01-c", {"b": [change(3, OTHER), change(1, POST), change(2, image("LIKE#a", 1))]}, "INCREMENTAL_EXPORT")
+PUTS = [{"PutRequest": {"Item": item}} for item in [*ITEMS, image("LIKE#c")]]
+DELETE = {"DeleteRequest": {"Key": image("LIKE#c")}}
 STEPS = [*({"put": plain(one)} for one in ITEMS), {"put": plain(image("LIKE#c"))}, {"delete": ["POST#1", "LIKE#c"]}]
 TEXT = json.dumps({"Records": records()})
 MOTO = [without(one, "eventSourceARN") for one in records({})]
@@ -85,11 +108,9 @@ GOOD: dict[str, Files] = {
     "byte order mark": {"f.json": "\ufeff" + TEXT},
     "null images": {"f.json": {"Records": records(None)}},
     "empty images": {"f.json": {"Records": records({})}},
-    "null images in YAML": {"f.yaml": {"Records": records(None)}},
     "moto": {"f.json": {"Records": MOTO}},
     "get-records": {"f.json": {"Records": [without(one, "eventSourceARN", "eventSource") for one in records()]}},
     "placeholder": {"f.json": {"Records": records(eventSourceARN="eventsource_arn")}},
-    "placeholder of a stream": {"f.json": {"Records": records(eventSourceARN="stream-ARN")}},
     "bare table": {"f.json": {"Records": records(eventSourceARN="posts")}},
     "null ARN": {"f.json": {"Records": records(eventSourceARN=None)}},
     "S3 destination": {"f.json": {"DDBStreamBatchInfo": {}, "payload": TEXT}},
@@ -102,15 +123,31 @@ GOOD: dict[str, Files] = {
         name: gzip.compress(lines(*({"Item": one} for one in some)))
         for name, some in {"x.json.gz": ITEMS[:2], "y.json.gz": ITEMS[2:], "z.json.gz": []}.items()
     },
+    "incremental exports": {**FIRST, **SECOND},
+    "full and incremental exports": {**FULL, **SECOND},
+    "lines of an incremental export": {
+        "f.json": lines(change(9, None, image("LIKE#c")), *(change(1, item) for item in [*ITEMS, image("LIKE#c")]))
+    },
+    "batch-get-item": {"f.json": {"Responses": {"posts": ITEMS}, "UnprocessedKeys": {}}},
+    "transact-get-items": {"f.json": {"Responses": [{"Item": item} for item in ITEMS]}},
+    "batch-write-item": {"f.yaml": json.dumps({"posts": [*PUTS, DELETE]})},
+    "BatchWriteItem": {"f.json": {"RequestItems": {"posts": [*PUTS, DELETE]}}},
+    "transact-write-items": {"f.json": [{"Put": {"TableName": "posts", "Item": item}} for item in ITEMS]},
     "export and steps": {"x.json.gz": gzip.compress(lines({"Item": POST})), "f.yaml": [plain(LIKE), plain(OTHER)]},
 }  # fmt: skip
 """Files with one post and two likes."""
 
 REFUSED: dict[str, tuple[Files, str]] = {
-    "xz": ({"f.xz": lzma.compress(b"{}")}, "not UTF-8 at byte .*; save it as UTF-8, or compress it by gzip"),
+    "bzip2": ({"f.json": bz2.compress(b"{}")}, "is compressed by bzip2, which is not read; decompress it, or use gzip"),
+    "zstd": ({"f.zst": b"\x28\xb5\x2f\xfd"}, "is compressed by zstd"),
+    "xz": ({"f.xz": lzma.compress(b"{}")}, "is compressed by xz"),
     "large": ({"f.json.gz": gzip.compress(b" " * 2_000_000)}, "has more than 1 MiB .of text, after decompression.; split"),
     "empty": ({"f.json": ""}, "f.json: no records in it"),
-    "request": ({"f.json": [{"Put": {"Item": POST}}]}, r"f.json:1: \[0\]: not a stream record: it has no dynamodb part"),
+    "request": ({"f.json": [{"Update": {"Key": POST}}]}, r"f.json:1: \[0\]: Update is not read, only Put and Delete"),
+    "empty export": (export("01-a", {"x": [], "y": []}), "in: no records in it"),
+    "two full exports": ({**FULL, **export("02-b", {})}, "two full exports of one table, 02-b and 05-a; pass"),
+    "lost data": ({name: SECOND[name] for name in SECOND if "manifest" in name}, r"-files.json:1: .*json.gz is missing"),
+    "Ion": (export("01-a", {}, outputFormat="ION"), "01-a: is in the format ION; export the table in the format DYNAMODB"),
     "SQS": ({"f.json": {"Records": [{"eventSource": "aws:sqs", "body": "{}"}]}}, r"Records\[0\]: a record of aws:sqs"),
     "no old image": (
         {"f.json": {"Records": [record(1, LIKE, {}, "MODIFY")]}},
@@ -127,13 +164,13 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(folder: Path, files: Files) -> list[str]:
-    """Write files, and return their paths."""
+    """Write files, and return their paths, or that of their directory."""
     for name, content in files.items():
         path = folder / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         text = content if isinstance(content, bytes | str) else json.dumps(content)
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return [str(folder / "in" / name) for name in files]
+    return [str(folder / "in")] if any("/" in name for name in files) else [str(folder / "in" / name) for name in files]
 
 
 def answer(run: Run, command: str, rules: Path, paths: list[str], *options: str) -> Any:
