@@ -113,8 +113,8 @@ assert made.worker_function.handler == "handlers.worker.handler"
 assert made.audit_function.handler == "handlers.audit.handler"
 assert made.ledger_table.billing_mode == "PAY_PER_REQUEST"
 assert made.quarantine_queue.message_retention_period == 1209600
-assert len(made.alarms) > 10
-Projections(Stack(app, "Own"), "Projections", rules="rules.yaml", code=code)
+own = Projections(Stack(app, "Own"), "Projections", rules="rules.yaml", code=code, notify=["spending"])
+assert len(made.alarms) > 10 and own.template.get_resource("MessagesDeadLetters")
 
 
 def refused(*scope, **given):
