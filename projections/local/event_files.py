@@ -189,7 +189,7 @@ def _write(program: Program, value: Mapping[str, Any], place: str, *, within_ite
     if len(requests) == len(value) == 1:
         ((verb, content),) = requests.items()
         return Write({verb: content["Item" if verb == "put" else "Key"]}, place)
-    if value.keys() <= {"Update", "ConditionCheck"}:
+    if value and value.keys() <= {"Update", "ConditionCheck"}:
         raise UsageError(f"{place}: {next(iter(value))} is not read, only Put and Delete")
     if within_items and not value.keys() & set(STEPS):
         return Write({"put": value}, place)

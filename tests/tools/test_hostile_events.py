@@ -157,8 +157,9 @@ FORMS: dict[str, Callable[[list[Any]], Any]] = {
     "S3 destination": lambda records: {"DDBStreamBatchInfo": {}, "payload": json.dumps({"Records": records})},
     "scan": lambda records: {"Items": [_image(one) for one in records]},
     "steps": lambda records: [{"put": _image(one)} for one in records],
+    "requests": lambda records: {"RequestItems": {"main": [{"PutRequest": {"Item": _image(one)}} for one in records]}},
+    "changes": lambda records: [one["dynamodb"] for one in records],
 }
-"""Files of each form, with the content of an event."""
 
 
 def _image(entry: Any) -> Any:

@@ -111,7 +111,6 @@ GOOD: dict[str, Files] = {
     "moto": {"f.json": {"Records": MOTO}},
     "get-records": {"f.json": {"Records": [without(one, "eventSourceARN", "eventSource") for one in records()]}},
     "placeholder": {"f.json": {"Records": records(eventSourceARN="eventsource_arn")}},
-    "bare table": {"f.json": {"Records": records(eventSourceARN="posts")}},
     "null ARN": {"f.json": {"Records": records(eventSourceARN=None)}},
     "S3 destination": {"f.json": {"DDBStreamBatchInfo": {}, "payload": TEXT}},
     "plain items": {"f.yaml": [plain(one) for one in ITEMS]},
