@@ -73,23 +73,13 @@ def _placeholder(piece: str | Field | Buckets | Periods, names: Mapping[str, str
 
 def condition_words(read: Read) -> str:
     """Return the key condition of a read on one line, as `PK = USER#{userId} and SK begins with POST#`."""
-    return " and ".join(filter(None, (partition_words(read), sort_words(read)))) + ", descending" * read.descending
-
-
-def partition_words(read: Read) -> str:
-    """Return the partition that is read, as `PK = USER#{userId}`."""
-    return " and ".join(f"{name} = {_content(value)}" for name, value in read.partition)
-
-
-def sort_words(read: Read) -> str:
-    """Return the condition on the sort key, as `SK begins with POST#`; empty if there is none."""
-    terms = [f"{name} = {_content(value)}" for name, value in read.fixed]
+    terms = [f"{name} = {_content(value)}" for name, value in (*read.partition, *read.fixed)]
     ends = [f"{word} {_content(end)}" for word, end in (("from", read.low), ("to", read.high)) if end is not None]
     if read.prefix is not None:
         ends = [f"begins with {read.prefix}"]
     if ends:
         terms.append(" ".join([str(read.sort), *ends]))
-    return " and ".join(terms)
+    return " and ".join(terms) + ", descending" * read.descending
 
 
 def _content(value: Value) -> str:
