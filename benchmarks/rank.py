@@ -1,10 +1,10 @@
 """Leaderboards that change at random: units for each change, items for each rank, and that ranks equal sorting.
 
-`python -m benchmarks.rank [--memory N] [--local N]`: N scores in the memory store, on DynamoDB Local, or both. Stream
-records go through the engine in batches, as Lambda passes them. After each round of changes, with no record on its way,
-ranks, percentiles, counts and scores at positions are compared with sorting at a sample of scores; in the memory store also
-at all scores and positions of one board. Then all counters of all groups are compared with the scores: all ranks equal
-sorting.
+`python -m benchmarks.rank [--memory N] [--local N] [--sums N]`: N scores in the memory store, on DynamoDB Local, or on one
+board of the memory store with a `sum`, where each change of a score also changes its amount. Stream records go through
+the engine in batches, as Lambda passes them. After each round of changes, with no record on its way, ranks, percentiles,
+counts and scores at positions are compared with sorting at a sample of scores; in the memory store also at all scores and
+positions of one board. Then all counters of all groups are compared with the scores: all ranks equal sorting.
 
 On DynamoDB Local, all scores are whole numbers on one board. In the memory store, 50 % are. 30 % are on a board of both
 signs and two decimals, and 20 % on 50 boards of lap times, of which the least is the best and many are equal.
@@ -12,7 +12,7 @@ signs and two decimals, and 20 % on 50 boards of lap times, of which the least i
 A million scores in the memory store take 2.3 GB of memory and 8 minutes of CPU.
 
 Units are those that DynamoDB charges: two for each action of a transaction, four for the first group of a board if it has
-more than 1 KB. No other item has more, which is checked.
+more than 1 KB. No other item has more, which is checked. With sums, any group may have up to 2 KB.
 """
 
 from __future__ import annotations
@@ -95,8 +95,9 @@ class Spent:
 class Metered:
     """A store that counts what its requests cost."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, *, sums: bool = False) -> None:
         self.inner = store
+        self.sums = sums
         self.spent = Spent()
 
     def __getattr__(self, name: str) -> Any:
@@ -105,8 +106,8 @@ class Metered:
     def transact(self, writes: Sequence[Any]) -> None:
         self.inner.transact(writes)
         self.spent.writes += 2 * len(writes)
-        first = [write.key for write in writes if write.key.partition.endswith(":")]
-        self.spent.writes += 2 * sum(item_size(item) > _KB for item in self.inner.get_many(first).values())
+        large = [write.key for write in writes if self.sums or write.key.partition.endswith(":")]
+        self.spent.writes += 2 * sum(item_size(item) > _KB for item in self.inner.get_many(large).values())
 
     def write(self, write: Any) -> Any:
         self.spent.writes += 1
@@ -213,7 +214,10 @@ class Boards:
     """Ranks, counts and scores at positions that were compared with sorting."""
 
     def __post_init__(self) -> None:
-        self.program = Program.from_document(loads(RULES).document())
+        text = RULES.replace(f"digits: {DIGITS}", f"digits: {DIGITS}, sum: amount") if self.store.sums else RULES
+        self.program = Program.from_document(loads(text).document())
+        self._amounts: dict[int, Decimal] = {}
+        self._draw = Random(9)
         Registry(self.program, self.store).read_or_create()
         run = {"run": self.run} if self.run is not None else {}
         self._processor = Processor(self.program, self.store, tables={"main": "main"}, **run)
@@ -301,6 +305,10 @@ class Boards:
         }
         images = {name: {**keys, board.attribute: {"N": number_text(board.score(steps))}}
                   for name, steps in (("OldImage", old), ("NewImage", new)) if steps is not None}  # fmt: skip
+        for name in images if self.store.sums else ():
+            if name == "NewImage":
+                self._amounts[player] = Decimal(self._draw.randrange(1, 1_000_000)).scaleb(-2)
+            images[name]["amount"] = {"N": number_text(self._amounts[player])}
         return {
             "eventID": str(self._number),
             "eventName": "INSERT" if old is None else "REMOVE" if new is None else "MODIFY",
@@ -361,6 +369,10 @@ class Boards:
         low, high = sorted(self.chance.choices(scores, k=2))
         count = ranking.between(board.score(low), board.score(high)).count
         assert count == bisect_right(scores, high) - bisect_left(scores, low), (board, low, high)
+        if self.store.sums:
+            between = {player for player, score in enumerate(self.scores) if low <= score <= high} - self.gone
+            due = sum(self._amounts[player] for player in between if self._board(player) == board)
+            assert ranking.sum_between(board.score(low), board.score(high)).sum == due, (board, low, high)
         self.compared += 1
 
     def _check_whole(self, board: Board, scores: Sequence[int]) -> None:
@@ -380,7 +392,7 @@ class Boards:
             of, digits = range_of(item["pk"]["S"])
             board = boards[of]
             size = item_size(item)
-            assert size <= _KB or (not digits and size <= 2 * _KB), item
+            assert size <= _KB or (size <= 2 * _KB and (self.store.sums or not digits)), item
             self.groups += 1
             self.largest = max(self.largest, size)
             counted = {name[1:]: int(value["N"]) for name, value in item.items() if name.startswith("=")}
@@ -415,6 +427,15 @@ def memory(
     boards = Boards(Metered(store), Random(seed), MIXED, batch, report=report)
     with _collecting_seldom():
         return _played(boards, count, rounds=4, kinds=(SMALL, ANY, GONE, BACK))
+
+
+def sums(count: int, *, batch: int = BATCH, seed: int = 1) -> Boards:
+    """Return a board with sums in the memory store."""
+    program = Program.from_document(loads(RULES).document())
+    store = MemoryStore({**program.tables, LEDGER: LEDGER_SCHEMA})
+    boards = Boards(Metered(store, sums=True), Random(seed), batch=batch)
+    with _collecting_seldom():
+        return _played(boards, count, rounds=1, kinds=(SMALL, ANY, GONE))
 
 
 @contextmanager
@@ -490,9 +511,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rank")
     parser.add_argument("--memory", type=int, metavar="N", help="scores in the memory store (1,000,000)")
     parser.add_argument("--local", type=int, metavar="N", help="scores on DynamoDB Local (200,000)")
+    parser.add_argument("--sums", type=int, metavar="N", help="scores on a board with sums")
     parser.add_argument("--batch", type=int, default=BATCH, metavar="N", help=f"records of a batch ({BATCH})")
     given = parser.parse_args()
-    if given.memory is None and given.local is None:
+    if given.memory is None and given.local is None and given.sums is None:
         given.memory, given.local = 1_000_000, 200_000
     found: list[Figure] = []
     if given.local:
@@ -502,6 +524,9 @@ def main() -> None:
     if given.memory:
         report = partial(print, flush=True)
         found += figures("memory", memory(given.memory, batch=given.batch, report=report))
+        print("\n".join(lines(found)), flush=True)
+    if given.sums:
+        found += figures("memory, with sums", sums(given.sums, batch=given.batch))
         print("\n".join(lines(found)), flush=True)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from projections import aws, testing
     from projections.access.answers import Answer
     from projections.access.item_reader import ItemReader, ReadItem, Waited
-    from projections.access.ranking import Positions, Ranked, Ranking, ScoreCount
+    from projections.access.ranking import Positions, Ranked, Ranking, ScoreCount, ScoreSum
     from projections.api import (
         BackfillResult,
         RedriveResult,
@@ -82,6 +82,7 @@ __all__ = [
     "RuleSet",
     "RulesError",
     "ScoreCount",
+    "ScoreSum",
     "Store",
     "StoreError",
     "Transient",
@@ -113,7 +114,7 @@ _ELSEWHERE = {
     "ItemExplanation": "inspect.explain.item_facts",
     "LedgerStatus": "operations.health",
     **dict.fromkeys(("ItemReader", "ReadItem", "Waited"), "access.item_reader"),
-    **dict.fromkeys(("Positions", "Ranked", "Ranking", "ScoreCount"), "access.ranking"),
+    **dict.fromkeys(("Positions", "Ranked", "Ranking", "ScoreCount", "ScoreSum"), "access.ranking"),
     "RuleSet": "language.ruleset",
     "Store": "engine.store",
     **dict.fromkeys(

@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from functools import cache, partial
+from functools import cache, partial, reduce
 from random import randrange
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from projections.access.answers import Answer, answer_to, reader_of
 from projections.access.look import GroupReads
+from projections.engine.changes import WIDE
 from projections.engine.groups import Group
 from projections.engine.registry import REGISTRY, Registry, RegistrySnapshot
 from projections.engine.store import Store, Value
@@ -89,6 +90,17 @@ class ScoreCount:
     def document(self) -> dict[str, Any]:
         """Return the JSON."""
         return {"count": self.count, "total": self.total, "complete": self.complete}
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSum(ScoreCount):
+    """A `ScoreCount`, with the exact sum over the counted scores."""
+
+    sum: Decimal = Decimal(0)
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON."""
+        return {**ScoreCount.document(self), "sum": plain({"N": number_text(self.sum)})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +174,11 @@ class Ranking:
         return self._version.complete
 
     @property
+    def has_sums(self) -> bool:
+        """Whether the version of the rule that was last read has a `sum`."""
+        return self._rule.amount is not None
+
+    @property
     def _rule(self) -> RankRule:
         return self._version.rule
 
@@ -231,9 +248,23 @@ class Ranking:
 
         A bound may have more digits than scores have. Raises UsageError if it is not a number.
         """
-        return self._answer(partial(self._between, low, high))
+        between = self._answer(partial(self._between, low, high))
+        return ScoreCount(between.count, between.total, between.complete)
 
-    def _between(self, low: _Score | None, high: _Score | None) -> ScoreCount:
+    def sum_between(self, low: _Score | None = None, high: _Score | None = None) -> ScoreSum:
+        """Return the sum over the scores that `between` counts, and their number. One request.
+
+        Raises UsageError as `between`, and if the published version of the rule has no `sum`.
+        """
+        between = self._answer(partial(self._between, low, high))
+        if not self.has_sums:
+            name = public_name(self._rule.name)
+            raise UsageError(
+                f"{name}: the published version has no `sum`. Add it to the rule, then run `projections apply`"
+            )
+        return between
+
+    def _between(self, low: _Score | None, high: _Score | None) -> ScoreSum:
         bounds: list[tuple[str, ...] | None] = [None, None]
         none = False
         for place, bound in enumerate((low, high)):
@@ -246,11 +277,17 @@ class Ranking:
         first = groups.get(self._name(())) or self._read([self._name(())])[0]
         total = first.totals.n
         count = 0 if none else total
+        sums = [*_amounts(first, "+").values()]
         for parts, above in zip(bounds, (False, True), strict=True):
             if parts is not None:
-                outside, _ = self._beyond(parts, [groups[name] for name in self._names(parts)], greater=above)
+                path = [groups[name] for name in self._names(parts)]
+                outside, _ = self._beyond(parts, path, greater=above)
                 count -= outside
-        return ScoreCount(max(0, count), total, self._whole([first, *groups.values()]))
+                for part, group in zip(parts, path, strict=True):
+                    others = _amounts(group, "+").items()
+                    sums += [each.copy_negate() for other, each in others if other != part and (other > part) == above]
+        amount = Decimal(number_text(reduce(WIDE.add, sums, Decimal(0)))) if count > 0 else Decimal(0)
+        return ScoreSum(max(0, count), total, self._whole([first, *groups.values()]), amount)
 
     # Scores
 
@@ -335,7 +372,12 @@ class Ranking:
 
 def _counts(group: Group) -> Mapping[str, int]:
     """Return the counters of a group by part. Parts have the order of texts: a minus sign comes before all digits."""
-    return {slot[1:]: int(amount) for slot, amount in group.totals.amounts.items()}
+    return {part: int(amount) for part, amount in _amounts(group, "=").items()}
+
+
+def _amounts(group: Group, mark: str) -> Mapping[str, Decimal]:
+    """Return the amounts of the slots that begin with a mark: by part `=` the counters, `+` the sums."""
+    return {slot[1:]: amount for slot, amount in group.totals.amounts.items() if slot[0] == mark}
 
 
 def _position(position: int) -> int:

@@ -51,7 +51,7 @@ NO_BOUND = "any"
     "--between",
     nargs=2,
     metavar="LOW HIGH",
-    help=f"Print the number of scores from LOW to HIGH, both included; `{NO_BOUND}` means no bound.",
+    help=f"Print the number of scores from LOW to HIGH, both included, and their `sum`; `{NO_BOUND}` means no bound.",
 )
 @click.option("--markdown", is_flag=True, help="Print the table of access patterns as Markdown.")
 @as_json
@@ -75,9 +75,9 @@ def command(
     text; a number attribute is compared as a number. The bounds of `range: x` are x.from, x.to and x.prefix. An upper bound
     that is a date, or the beginning of one, includes all that begins with it: x.to=2026-04 includes April.
 
-    NAME can be a rule of the kind `rank`, and the parameters are the variables of the key of a board. Prints the rank of
-    --score, the score --at a position, the number of scores --between two, or else of all. Equal scores
-    share a rank. The percentile of a score is the percentage of scores that are equal or worse.
+    NAME can be a rule of the kind `rank`, and the parameters are the variables of the key of a board. Prints what --score,
+    --at or --between ask for, or the number of all scores. Equal scores share a rank. The percentile of a score is the
+    percentage of scores that are equal or worse.
 
     Exits with 1 if a query is incomplete or has no request; for ranks, if no score is found, if the board of --score has no
     scores, or if not all scores are counted yet, because the rule is filling.
@@ -206,7 +206,7 @@ def _rank(rule: str, board: dict[str, str], question: Question, options: Tables,
     elif question.at is not None:
         answer = ranking.at(question.at)
     else:
-        answer = ranking.between(low, high)
+        answer = ranking.sum_between(low, high) if ranking.has_sums else ranking.between(low, high)
     if as_json:
         print_text(json_text({"rule": rule, "board": board, "found": None if answer is None else answer.document()}))
     elif answer is None:
@@ -220,13 +220,14 @@ def _rank(rule: str, board: dict[str, str], question: Question, options: Tables,
 
 
 def _line(answer: Ranked | ScoreCount, *, counts: bool) -> str:
-    from projections.access.ranking import ScoreCount
+    from projections.access.ranking import ScoreCount, ScoreSum
     from projections.language.values import number_text
     from projections.terminal import count
 
     scores = count(answer.total, "score")
     if isinstance(answer, ScoreCount):
-        return f"{answer.count:,} of {scores}" if counts else scores
+        sums = f", sum {number_text(answer.sum)}" if isinstance(answer, ScoreSum) else ""
+        return (f"{answer.count:,} of {scores}" if counts else scores) + sums
     tied = f", {count(answer.equal, 'equal score')}" if answer.equal != 1 else ""
     percentile = f", percentile {answer.percentile:.2f}" if answer.percentile is not None else ""
     score = number_text(answer.score)
@@ -286,13 +287,17 @@ def _rows(pattern: AccessPattern, most: int) -> list[list[tuple[str, str]]]:
 
 
 def _rank_rows(pattern: RankPattern) -> Iterator[list[tuple[str, str]]]:
-    """Yield the row of a rank, and if a query lists a board, that of its items at positions."""
+    """Yield the row of a rank, then those of its sums, and of the items at positions if a query lists a board."""
     from projections.inspect.access_patterns import WORDS
 
     word, colour, question = WORDS["one"], COLOURS["one"], short(pattern.question, 48)
     reads = f"{count(pattern.items, 'item')} for {pattern.key}"
     styles = ("", "cyan", "dim", colour, "", "", "")
     yield list(zip(("-", pattern.rule, question, word, "1", "ledger", reads), styles, strict=True))
+    if (sums := pattern.sums) is not None:
+        reads = f"at most {sums['readUnits']} read units"
+        asked = short(f"The sum of {sums['sum']} between two scores", 48)
+        yield list(zip(("", "", asked, word, "1", "ledger", reads), styles, strict=True))
     if (at := pattern.positions) is not None:
         reads = f"{at['readUnits']} read units, then {at['query']} from the score on"
         number, path = str(at["requests"]), f"ledger, {at['path']}"

@@ -79,7 +79,7 @@ def parts_of(store: Store, partition: str) -> list[Image]:
 
 def is_amount(name: str) -> bool:
     """Return whether an attribute of a group is one that commits add to."""
-    return name in ("version", "n") or name[:1] in ("=", "#", "%")
+    return name in ("version", "n") or name[:1] in ("=", "#", "%", "+")
 
 
 def sum_group(promotion: int, parts: Iterable[Image]) -> Group:
@@ -205,4 +205,5 @@ def _name(slot: str) -> str:
     """Return the name of a slot of a group for messages."""
     if slot == "n":
         return "the number of contributions"
-    return f'the number of values of "{slot[1:]}"' if slot.startswith("#") else f'"{slot.removeprefix("=")}"'
+    words = {"#": "the number of values of ", "+": "the sum of "}.get(slot[:1], "")
+    return f'{words}"{slot[1:] if words else slot.removeprefix("=")}"'

@@ -91,6 +91,7 @@ class RankPattern(NamedTuple):
 
     A rank, a percentile or a count takes one request, which reads `items`. A score at a position takes `requests`.
     `positions` has the query that lists a board, its path, all requests of a page, and the read units of the ledger.
+    `sums` has what is added up between two scores, the requests, and the most read units.
     """
 
     rule: str
@@ -102,6 +103,7 @@ class RankPattern(NamedTuple):
     items: int
     requests: int
     positions: Mapping[str, Any] | None = None
+    sums: Mapping[str, Any] | None = None
 
     @property
     def question(self) -> str:
@@ -125,4 +127,10 @@ def rank_patterns(rules: Rules, queries: Mapping[str, Query]) -> Iterator[RankPa
                 units = levels + items - 1  # each request of the ledger reads the registry and one group
                 place = listing.query.name, listing.plan.path, levels + request_count(listing.plan), units
                 positions = dict(zip(("query", "path", "requests", "readUnits"), place, strict=True))
-            yield RankPattern(name, rule.description, rule.into, shown, board.variables, by, items, levels, positions)
+            pattern = RankPattern(
+                name, rule.description, rule.into, shown, board.variables, by, items, levels, positions
+            )
+            if rank.sum is not None:
+                amount, units = expression_text(rank.sum), 2 * items - 1 - rank.shards  # registry and first group once
+                pattern = pattern._replace(sums={"sum": amount, "requests": 1, "readUnits": units})
+            yield pattern

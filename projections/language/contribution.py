@@ -4,7 +4,7 @@ They are plain JSON, because they are compared, stored and subtracted more often
 `{rule: {target: {"n": 1, "=total": "12.5", "+": {member: digest}}}}`.
 
 - `n`: the number of elements of the source that contribute (1 without `each`).
-- `=m`: the amount of measure m: for `count` with a condition and for `sum`; for `avg` the sum.
+- `=m`: the amount of measure m: for `count` with a condition and for `sum`; for `avg` the sum. `rank`: see `language.ranks`.
 - `#m`: the number of values of an `avg` or a `counts`.
 - `%`: values, for `distinct`, `counts` and `values`: slot and encoded value → how many elements have it.
 - `+`: members, for `min`, `max`, `top`, `latest` and claims: slot and encoded value → a digest of the

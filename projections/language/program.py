@@ -156,11 +156,11 @@ class Program:
         actions = [form[kind_of(form)] for form in forms]
         if not isinstance(rule, AggregateRule) or not isinstance(known, AggregateRule):
             ours, theirs = (
-                {**without(form, ABOUT), kind_of(form): without(action, _LIMITS)}
+                {**without(form, ABOUT), kind_of(form): without(action, (*_LIMITS, "sum"))}
                 for form, action in zip(forms, actions, strict=True)
             )
-            is_same = ours == theirs
-            return lambda slot: is_same
+            is_same, same_sum = ours == theirs, actions[0].get("sum") == actions[1].get("sum")
+            return lambda slot: is_same and (same_sum or slot[0] != "+")
         if (
             type(rule) is not type(known)
             or forms[0]["from"] != forms[1]["from"]

@@ -3,9 +3,11 @@
 A score is multiplied by 10 to the power of `decimals`, which must give a whole number of at most `digits` digits. These are
 filled with zeros to an even number and divided into parts of two. Each part is counted in the group that is named after the
 parts before it. So `1234` of 4 digits is counted in two groups: under `12` in the group of all scores of the board, and
-under `34` in the group of the scores that begin with `12`.
+under `34` in the group of the scores that begin with `12`. With a `sum`, a group also has the sum of what the scores of each
+part bring: `+12` beside the counter `=12`.
 
 A group has at most 100 counters, which fit into 1 KB. (The first group of a board with scores of both signs has up to 200.)
+With a `sum` a full group has about 2 KB.
 With one digit for each group there would be twice as many groups to update and to read; with three, a full group would have
 7 KB.
 
@@ -20,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import reduce
 from typing import Any, NamedTuple
 
 from projections.errors import BadInput
 from projections.language.arithmetic import Expression
-from projections.language.contribution import Contributed, merge
+from projections.language.contribution import Contributed, check_amount, merge
 from projections.language.entity import Item, Refused, Resolve, ignore
 from projections.language.keys import RANGE, Image, Value, encode_key
 from projections.language.rules import MOST_OF_A_KEY, LedgerRule, MemberQuery, Members, Totals
@@ -111,6 +114,8 @@ class RankRule(LedgerRule):
     writes_items = False
 
     evaluate: Callable[[Resolve], Decimal | str | None]
+    amount: Callable[[Resolve], Decimal | str | None] | None
+    """What is added up over the scores; None if nothing is."""
     scale: Scale
     descending: bool
     shards: int
@@ -140,9 +145,14 @@ class RankRule(LedgerRule):
                 continue
             assert isinstance(score, Decimal)
             parts = self.scale.parts(score)
+            if amount := self.amount(resolve) if self.amount is not None else None:
+                assert isinstance(amount, Decimal)
+                check_amount("sum", number_text(amount))
             group = self.scale.group(encode_key(key), ())
             for part in parts:
                 counted: Contributed = {"n": 1, "=" + part: 1}
+                if amount:
+                    counted["+" + part] = number_text(amount)
                 if group in contributed:
                     merge(contributed[group], counted)
                 else:
@@ -161,6 +171,13 @@ class RankRule(LedgerRule):
                         by_board.setdefault(board, []).extend([self.scale.score((digits, slot[1:]))] * int(amount))
         return {board: sorted(scores) for board, scores in by_board.items()}
 
+    @staticmethod
+    def sums(contributed: Mapping[str, Contributed]) -> dict[str, Decimal]:
+        """Return what contributions add to sums, by the encoded key of the board."""
+        boards = {range_of(target)[0]: counted for target, counted in contributed.items() if level_of(target) == 0}
+        amounts = {board: [counted[slot] for slot in counted if slot[0] == "+"] for board, counted in boards.items()}
+        return {board: reduce(EXACT.add, map(Decimal, added), Decimal(0)) for board, added in amounts.items()}
+
     @property
     def member_queries(self) -> tuple[MemberQuery, ...]:
         return ()
@@ -178,6 +195,7 @@ def compile_rule(common: Mapping[str, Any], document: Mapping[str, Any]) -> Rank
     return RankRule(
         **common,
         evaluate=Expression.parse(document["by"]).compile(),
+        amount=Expression.parse(document["sum"]).compile() if "sum" in document else None,
         scale=Scale(document["digits"], document["decimals"]),
         descending=document["order"] == "desc",
         shards=document["shards"],

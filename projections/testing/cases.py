@@ -88,17 +88,18 @@ def _words(item: Mapping[str, Any], name: str) -> str:
 
 
 _RANK_NAMES = {"rule", "board", "scores"}
-_RANK_FORM = "expected `{rule: NAME, board: {…}, scores: […]}`, with the scores of the board, the best first"
+_RANK_FORM = "expected `{rule: NAME, board: {…}, scores: […]}`, the best score first, perhaps with `sum: N`"
 
 
 def rank_mistakes(ranks: object, path: Location) -> Iterator[Mistake]:
     """Yield the mistakes in the form of `ranks`."""
     for number, entry in enumerate(ranks if isinstance(ranks, list) else [None]):
-        whole = isinstance(entry, dict) and entry.keys() == _RANK_NAMES and isinstance(entry["rule"], str)
+        whole = isinstance(entry, dict) and entry.keys() - {"sum"} == _RANK_NAMES and isinstance(entry["rule"], str)
         if not (whole and isinstance(entry["board"], dict) and isinstance(entry["scores"], list)):
             yield Mistake((*path, number) if isinstance(ranks, list) else path, _RANK_FORM)
         elif not all(
-            isinstance(score, int | float | Decimal) and not isinstance(score, bool) for score in entry["scores"]
+            isinstance(score, int | float | Decimal) and not isinstance(score, bool)
+            for score in [*entry["scores"], entry.get("sum", 0)]
         ):
             yield Mistake((*path, number, "scores"), "expected a list of numbers")
 
@@ -110,9 +111,11 @@ def rank_differences(scenario: Scenario, entry: Mapping[str, Any]) -> Iterator[s
     board = ranking(scenario.store, scenario.rules, entry["rule"], entry["board"])
     places = (board.at(position) for position in range(1, board.between().count + 1))
     actual = [(place.score, place.rank) for place in places if place is not None]
+    variables = [f"{name}={json_words(value)}" for name, value in entry["board"].items()]
+    title = " ".join(["the board", entry["rule"], *variables])
+    if "sum" in entry and (amount := board.sum_between().sum) != Decimal(str(entry["sum"])):
+        yield printable(f"{title} has the sum {number_text(amount)} instead of {entry['sum']}")
     if actual != expected:
-        variables = [f"{name}={json_words(value)}" for name, value in entry["board"].items()]
-        title = " ".join(["the board", entry["rule"], *variables])
         yield printable(f"{title} has other scores (with their ranks; - expected, + found):")
         yield f"  - {_places_words(expected)}"
         yield f"  + {_places_words(actual)}"
@@ -139,7 +142,7 @@ CASE = {
     "gone": "items, or keys such as `[POST#p1, METADATA]`, that should not exist",
     "quarantined": "rejections, each with any of `rule`, `key` and a part of its `reason`; `any` accepts all",
     "asks": "queries, each with the items that it `gives`, in order: `{query: NAME, with: {…}, gives: […]}`",
-    "ranks": "boards of `rank`, the best score first: `{rule: NAME, board: {…}, scores: […]}`",
+    "ranks": "boards of `rank`, the best score first: `{rule: NAME, board: {…}, scores: […]}`, perhaps with `sum: N`",
 }
 """The names in a case, with their meaning."""
 

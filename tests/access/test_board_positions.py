@@ -42,7 +42,7 @@ KEYS = {
 
 
 def rules_of(key: str, digits: int, decimals: int, order: str, shards: int = 1, more: str = "") -> str:
-    scale = f"digits: {digits}, decimals: {decimals}, order: {order}, shards: {shards}"
+    scale = f"digits: {digits}, decimals: {decimals}, order: {order}, shards: {shards}, sum: bet"
     listed = f"  listed: {{from: Score, index: {KEYS[key]}}}\n" if KEYS[key] else ""
     query = f"{{find: Score, by: [board], order: points {order}, limit: 3{more}}}"
     return f"  ranks: {{from: Score, rank: {{into: Board, by: points, {scale}}}}}\n{listed}queries: {{top: {query}}}\n"
@@ -66,6 +66,8 @@ def boards(seed: int) -> tuple[str, dict[str, Decimal], str]:
 
 def played(rules: RuleSet, scores: dict[str, Decimal]) -> Scenario:
     items = [{"PK": "BOARD#b", "SK": f"PLAYER#{player}", "points": points} for player, points in scores.items()]
+    for number, item in enumerate(items[1:]):
+        item["bet"] = Decimal(number * 7 - 11).scaleb(-number % 4)
     return Scenario(rules).given(*items, {"PK": "BOARD#c", "SK": "PLAYER#other", "points": 0})
 
 
@@ -100,6 +102,7 @@ def test_a_generated_module_reads_what_the_api_does(seed: int, dynamodb_local_ur
     values = [None, *scores.values(), Decimal("-1e40"), Decimal("0.123456"), Decimal("1e40")]
     for low, high in zip(values, random.Random(seed).sample(values, len(values)), strict=True):
         assert astuple(other.ranking.between(low, high)) == astuple(board.between(low, high)), (low, high)
+        assert astuple(other.ranking.sum_between(low, high)) == astuple(board.sum_between(low, high)), (low, high)
     for value in {*values[1:6]} & {*scores.values()}:
         ranked = other.ranking.rank(value)
         assert (astuple(ranked), ranked.percentile) == (astuple(board.rank(value)), board.rank(value).percentile)

@@ -237,12 +237,14 @@ def test_ranks_are_those_of_python(seeds: range, tmp_path: Path, dynamodb_local_
         modules[f"rules{seed}"] = module(rules)
         bounds = [None, *scores.values(), Decimal("-1e40"), Decimal("0.123456"), Decimal("1e40")]
         asked: list[tuple[str, list[Any]]] = [("rank", [score]) for score in {*scores.values()}]
-        asked += [("between", [low, high]) for low, high in zip(bounds, reversed(bounds), strict=True)]
+        pairs = [*zip(bounds, reversed(bounds), strict=True)]
+        asked += [(method, [low, high]) for low, high in pairs for method in ("between", "sum_between")]
         asked += [("at", [position]) for position in (1, 2, len(scores), len(scores) + 1, 0)]
         names = {"module": f"rules{seed}", "tables": [board.ledger.name]}
         for method, values in asked:
-            given = [value for value in values if value is not None or method == "between"]
-            calls.append({**names, "name": "ranks", "parameters": [{"board": "b"}], "method": method, "values": given})
+            given = [value for value in values if value is not None or "between" in method]
+            call = {**names, "name": "ranks", "parameters": [{"board": "b"}]}
+            calls.append({**call, "method": camel(method), "values": given})
             expected.append(attempted(getattr(board.ranking, method), *values))
         for first, last in ((1, 3), (2, 2), (len(scores), len(scores) + 5), (len(scores) + 1, len(scores) + 2), (3, 2)):
             one = {"board": "b", "first": first, "last": last}

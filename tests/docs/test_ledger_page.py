@@ -37,7 +37,9 @@ from tests.engine.scene import Scene
 from tests.engine.test_guards import Two
 from tests.operations.backfill.stage import ALL, Stage
 
-SEEDS = {"lanes": 30, "adoption": 4, "chains": 25, "claims": 4, "compute": 1, "counted": 1, "expiry": 34, "lists": 2}
+SEEDS = {
+    "lanes": 30, "adoption": 4, "chains": 25, "claims": 4, "compute": 1, "counted": 1, "expiry": 34, "lists": 2, "rank": 5
+}  # fmt: skip
 """How many histories of these rule files of the simulation write all that histories can write."""
 
 HEAD = """table: {key: [PK, SK]}

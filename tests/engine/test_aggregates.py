@@ -44,16 +44,11 @@ def test_a_count_follows_inserts_edits_moves_and_removals() -> None:
     assert world.post()["likeCount"] == 4
 
 
-def test_a_target_gets_its_zeros_when_it_appears() -> None:
+def test_every_function_over_one_group() -> None:
     world = World(MEASURES)
     world.put("POST#1", "METADATA")
     world.settle()
     assert world.post() == {"n": 0, "total": 0, "heavy": 0}
-
-
-def test_every_function_over_one_group() -> None:
-    world = World(MEASURES)
-    world.put("POST#1", "METADATA")
     for user, (weight, day) in enumerate([(Decimal("1.5"), "b"), (10, "a"), (-3, "c")]):
         world.like(user, 1, weight=weight, day=day)
     world.settle()

@@ -97,15 +97,6 @@ def test_an_item_under_the_key_of_one_that_expired_counts_beside_it() -> None:
     assert shown(w) == visits(5, 7, 2, 12, 2)
 
 
-def test_a_removal_by_the_application_is_retracted() -> None:
-    w = site(ALL)
-    visit(w, 0, at=7)
-    w.settle()
-    w.remove("VISIT#0", "V")
-    w.settle()
-    assert (shown(w)["visits"], kept(w, 0)) == (0, {})
-
-
 @pytest.mark.parametrize("when", ["before it is registered", "while it fills", "before it is promoted", "afterwards"])
 def test_a_new_version_takes_over_what_is_defined_as_before(when: str) -> None:
     """At any moment; a measure that is new has what its version has seen."""

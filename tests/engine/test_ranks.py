@@ -6,7 +6,10 @@ import random
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import astuple
 from decimal import Decimal
+from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
@@ -32,8 +35,8 @@ def world(rule: str = RANK, **settings: Any) -> World:
     return World(rule, HEAD, **settings)
 
 
-def score(one: World, player: object, value: object, board: str = "b") -> None:
-    one.put(f"BOARD#{board}", f"PLAYER#{player}", score=value)
+def score(one: World, player: object, value: object, board: str = "b", **others: object) -> None:
+    one.put(f"BOARD#{board}", f"PLAYER#{player}", score=value, **others)
 
 
 def ranking(one: World, board: str = "b") -> Ranking:
@@ -93,8 +96,9 @@ def test_ranks_equal_sorting_at_the_ends_of_the_range(
 @pytest.mark.parametrize("shards", [1, 3])
 def test_ranks_equal_sorting_while_scores_change_at_random(shards: int) -> None:
     chance = random.Random(shards)
-    one = world(RANK.replace("8}", f"6, shards: {shards}}}"), chance=chance.random)
+    one = world(RANK.replace("8}", f"6, sum: bet, shards: {shards}}}"), chance=chance.random)
     now: dict[int, Decimal] = {}
+    bets: dict[int, Decimal | None] = {}
     for _ in range(6):
         for _ in range(40):
             player = chance.randrange(30)
@@ -102,10 +106,17 @@ def test_ranks_equal_sorting_while_scores_change_at_random(shards: int) -> None:
                 one.remove("BOARD#b", f"PLAYER#{player}")
                 now.pop(player, None)
             else:
-                now[player] = Decimal(chance.choice([chance.randrange(-999_999, 10**6), chance.randrange(50)]))
-                score(one, player, now[player])
+                if player not in now or chance.random() < 0.7:
+                    now[player] = Decimal(chance.choice([chance.randrange(-999_999, 10**6), chance.randrange(50)]))
+                bets[player] = chance.choice([None, Decimal("-2.5"), Decimal(10**18 - 1), Decimal("1E-10"), Decimal(0)])
+                score(one, player, now[player], **({} if bets[player] is None else {"bet": bets[player]}))
         one.settle()
-        agrees(ranking(one), list(now.values()), asked=[Decimal(chance.randrange(-999_999, 10**6)) for _ in range(5)])
+        found, asked = ranking(one), [Decimal(chance.randrange(-999_999, 10**6)) for _ in range(5)]
+        agrees(found, list(now.values()), asked=asked)
+        for low, high in product((*asked, *list(now.values())[:5], Decimal("1e40"), Decimal("-1e40")), repeat=2):
+            due = sum(Fraction(bets[player] or 0) for player, value in now.items() if low <= value <= high)
+            assert Fraction((between := found.sum_between(low, high)).sum) == due, (low, high)
+            assert astuple(between)[:3] == astuple(found.between(low, high))
     assert ranking(one, "other").rank(1).total == 0
 
 
@@ -162,11 +173,53 @@ def test_a_score_that_does_not_fit_is_rejected_and_not_counted(value: object, re
     assert ranking(one).rank(5).total == 1
 
 
+def test_a_sum_takes_and_rejects_what_a_sum_of_an_aggregate_does() -> None:
+    total = "  total: {from: Score, aggregate: {into: Board, set: {total: sum(bet), bets: count}}}\n"
+    one = world(RANK.replace("digits: 8", "digits: 8, sum: bet") + total)
+    one.put("BOARD#b", "META")
+    bets = [5, None, "12", 10**18, 10**18 - 1, Decimal("1E-11"), Decimal("-0.0000000001"), {"a": 1}, True, Decimal(0)]
+    for player, bet in enumerate(bets):
+        score(one, player, 10 * player, bet=bet)
+    score(one, "without", 70)
+    one.settle()
+    item, found = one.item("BOARD#b", "META"), ranking(one).sum_between()
+    assert ({"$number": str(found.sum)}, found.count) == (item["total"], item["bets"])
+    assert (found.sum, found.count) == (Decimal("1000000000000000003.9999999999"), 6)
+    reasons = {rule: [each.reason for each in one.rejected if each.rule == rule] for rule in ("ranks", "total")}
+    assert [reason.replace('"sum"', '"total"') for reason in reasons["ranks"]] == reasons["total"]
+    assert len(reasons["ranks"]) == 5
+
+
+def test_only_a_published_version_with_a_sum_has_sums() -> None:
+    head = HEAD.replace('SK: "PLAYER#{playerId}"}}', 'SK: "PLAYER#{playerId}"}, expires: true}')
+    kept = RANK.replace("{from: Score,", "{from: Score, expired: keep,")
+    one = World(kept, head)
+    for player in range(3):
+        score(one, player, 10 * player, bet=1 + player, fee=5)
+    one.settle()
+    one.remove("BOARD#b", "PLAYER#0", by_ttl=True)
+    one.settle()
+    with pytest.raises(UsageError, match="ranks: the published version has no `sum`"):
+        ranking(one).sum_between()
+    for text, due in (("bet", 5), ("fee", 10)):  # of what expired before, no version knows what it would add
+        one = one.under(kept.replace("digits: 8", f"digits: 8, sum: {text}"), head)
+        one.apply()
+        assert (ranking(one).sum_between(0, 20).sum, ranking(one).between().count) == (due, 3)
+    one.remove("BOARD#b", "PLAYER#2", by_ttl=True)
+    one.settle()
+    one = one.under(kept.replace("digits: 8", "digits: 8, sum: fee, shards: 2"), head)
+    one.apply()
+    assert ranking(one).sum_between(11).sum == 5
+
+
 def test_elements_of_one_item_are_counted_each() -> None:
-    one = world("  ranks: {from: Score, each: {run: runs}, rank: {into: Board, by: run.points, digits: 3}}\n")
-    one.put("BOARD#b", "PLAYER#1", runs=[{"points": 7}, {"points": 7}, {"points": 120}, {"other": 1}])
+    rule = "rank: {into: Board, by: run.points, digits: 3, sum: run.bet}"
+    one = world(f"  ranks: {{from: Score, each: {{run: runs}}, {rule}}}\n")
+    runs = [{"points": 7, "bet": 1}, {"points": 7, "bet": Decimal("-0.5")}, {"points": 120}, {"other": 1}]
+    one.put("BOARD#b", "PLAYER#1", runs=runs)
     one.settle()
     agrees(ranking(one), [Decimal(7), Decimal(7), Decimal(120)])
+    assert ranking(one).sum_between(0, 7).sum == Decimal("0.5")
     one.put("BOARD#b", "PLAYER#1", runs=[{"points": 121}])
     one.settle()
     agrees(ranking(one), [Decimal(121)])
@@ -201,9 +254,12 @@ def test_items_of_several_entities_share_a_board() -> None:
 
 
 def test_a_case_lists_the_scores_of_a_board() -> None:
-    document = {"when": [{"put": {"PK": "BOARD#a", "SK": f"PLAYER#{n}", "score": 7 - n // 2}} for n in range(3)]}
-    rules = projections.loads(HEAD + RANK)
-    for scores, words in (([7, 7, 6], ""), ([7, 6], "- 7 (1), 6 (2)\n  + 7 (1), 7 (1), 6 (3)")):
-        case = Case("a board", 1, {**document, "ranks": [{"rule": "ranks", "board": {"board": "a"}, "scores": scores}]})
+    put = {"PK": "BOARD#a", "bet": 2}
+    document = {"when": [{"put": {**put, "SK": f"PLAYER#{n}", "score": 7 - n // 2}} for n in range(3)]}
+    rules = projections.loads(HEAD + RANK.replace("8}", "8, sum: bet}"))
+    wrong = ([7, 6], 6, "- 7 (1), 6 (2)\n  + 7 (1), 7 (1), 6 (3)"), ([7, 7, 6], 5.5, "has the sum 6 instead of 5.5")
+    for scores, total, words in (([7, 7, 6], 6, ""), *wrong):
+        due = {"rule": "ranks", "board": {"board": "a"}, "scores": scores, "sum": total}
+        case = Case("a board", 1, {**document, "ranks": [due]})
         with pytest.raises(AssertionError, match=re.escape(words)) if words else nullcontext():
             case.play(Scenario(rules))

@@ -69,13 +69,7 @@ def test_a_single_table_is_called_main_and_everything_is_defaulted() -> None:
         "guard_prefix": "~",
         "tables": {"main": {"key": {"PK": "S"}, "indexes": {}, "separator": "#"}},
         "entities": {
-            "A": {
-                "table": "main",
-                "key": {"PK": "A#{a}"},
-                "derived": False,
-                "expires": False,
-                "index_key": {},
-            }
+            "A": {"table": "main", "key": {"PK": "A#{a}"}, "derived": False, "expires": False, "index_key": {}}
         },
         "projections": {},
         "retired": {},

@@ -153,14 +153,7 @@ def test_origins_and_rehearsals_read_the_names() -> None:
     assert origins(document.completed())["Bill"]["total"].how == "qty * price of Line"
     assert origins(document.completed())["Bill"]["a"].how == "Line.a"
     complete = document.completed()
-    assert paths_read(complete, complete.projections["bills"]) == {
-        "qty",
-        "price",
-        "a",
-        "c",
-        "shop",
-        "line",
-    }
+    assert paths_read(complete, complete.projections["bills"]) == {"qty", "price", "a", "c", "shop", "line"}
 
 
 def test_findings_see_expressions() -> None:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from projections.operations.dry import MOST_CHANGES, ValueChange
-from tests.operations.backfill.stage import (
-    AUTHOR,
-    LIKES,
-    LISTED,
-    NAMES,
-    OWNERS,
-    TAGS,
-    Stage,
-)
+from tests.operations.backfill.stage import AUTHOR, LIKES, LISTED, NAMES, OWNERS, TAGS, Stage
 
 LATEST = "  last: {from: Like, latest: {into: Post, by: stars, attributes: {lastStars: stars}}}\n"
 STARRED = LIKES.replace("from: Like,", "from: Like, where: {stars: [{numeric: ['>=', 10]}]},")

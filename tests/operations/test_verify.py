@@ -213,10 +213,7 @@ def _(world: World) -> None:
     edit_guard(world, "POST#1", "METADATA", "~likes", at="1700000000.000000000000099", n=3)
 
 
-@plant(
-    "a guard of another ledger",
-    of("guard", "seen", "SEEN#3#1|X", "~seen", "invalid", {"by": f"main|{LIKE}"}, LIKE),
-)
+@plant("a guard of another ledger", of("guard", "seen", "SEEN#3#1|X", "~seen", "invalid", {"by": f"main|{LIKE}"}, LIKE))
 def _(world: World) -> None:
     key = ItemKey("main", "SEEN#3#1", "X")
     foreign = Guards(world.program, Identity("else", (b"another",))).stamp("seen", key, "2999/1", by=f"main|{LIKE}")
@@ -269,10 +266,7 @@ def _(world: World) -> None:
     edit_guard(world, "SEEN#8#8", "X", "~seen", at="2026/1", by="main|USER#8|LIKE#8", created=True)
 
 
-@plant(
-    "an adopted copy of nothing",
-    of("copy extra", "seen", "SEEN#8#8|X", None, {"stars": 8}, None, "USER#8|LIKE#8"),
-)
+@plant("an adopted copy of nothing", of("copy extra", "seen", "SEEN#8#8|X", None, {"stars": 8}, None, "USER#8|LIKE#8"))
 def _(world: World) -> None:
     edit(world, "SEEN#8#8", "X", stars=8, own=True)
     edit_guard(world, "SEEN#8#8", "X", "~seen", at="2026/1", by="main|USER#8|LIKE#8")

@@ -384,6 +384,14 @@ def test_rank_publishes_nothing_on_the_items_that_name_its_boards() -> None:
     assert "standing" not in rules
 
 
+def test_a_change_of_what_a_rank_adds_up_is_shown_with_its_score() -> None:
+    head = 'table: {key: [PK, SK]}\nentities: {Film: {key: {PK: "F#{f}", SK: I}}, Board: {key: {PK: B, SK: B}}}\n'
+    rule = "projections: {ranks: {from: Film, rank: {into: Board, by: stars, digits: 3, sum: sold}}}"
+    change = record(100, *({"PK": "F#1", "SK": "I", "stars": 5, "sold": sold} for sold in (7, 9)))
+    (effect,) = rules_of(told(Program.from_document(loads(head + rule).document()), [change]))["ranks"].effects
+    assert (effect.kind, effect.values) == ("contribution", {"score": 5, "sum": 9})
+
+
 def test_held_rule_records_but_publishes_nothing() -> None:
     text = SOCIAL.read_text()
     for source in ("from: Like\n", "from: PostMeta\n    where"):

@@ -25,7 +25,7 @@ RULES = """  weekly:
     from: Score
     description: The place of a player in a week
     rank: {into: Board, by: won * 3 + drawn, digits: 5}
-  laps: {from: Score, rank: {into: Board, by: lap, digits: 6, decimals: 3, order: asc, shards: 4}}
+  laps: {from: Score, rank: {into: Board, by: lap, digits: 6, decimals: 3, order: asc, shards: 4, sum: won}}
   tries: {from: Score, rank: {into: Board, by: tries, digits: 2, shards: 3}}
   listed: {from: Score, index: {GSI1PK: "{game}#{week}#{playerId|bucket(2)}", GSI1SK: "{lap}"}}
 queries: {fastest: {find: Score, by: [game, week], order: lap}}
@@ -57,6 +57,9 @@ def test_reads_of_a_rank_are_those_that_are_shown(name: str, monkeypatch: pytest
     assert len(reads) == shown.requests
     if name == "laps":
         reads.clear()
+        assert ranking.sum_between(1, "60.5").sum == 0
+        assert reads == [shown.sums["readUnits"]]
+        reads.clear()
         assert len(ranking.positions(1, 3).items) == 3
         assert (len(reads) + 2, sum(reads)) == (shown.positions["requests"], shown.positions["readUnits"])
 
@@ -72,9 +75,10 @@ def test_ranks_have_rows_in_the_table_of_access_patterns(run: Any, file: str) ->
     code, out, _ = run("queries", "--rules", file)
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0
-    assert lines[2:6] == [
+    assert lines[2:7] == [
         "- weekly The place of a player in a week one request 1 ledger 4 items for GAME#{game} · WEEK#{week}",
         "- laps The rank of a score (lap) on a Board one request 1 ledger 10 items for GAME#{game} · WEEK#{week}",
+        "The sum of won between two scores one request 1 ledger at most 15 read units",
         "The items at positions several requests 5 ledger, GSI1 12 read units, then fastest from the score on",
         "- tries The rank of a score (tries) on a Board one request 1 ledger 4 items for GAME#{game} · WEEK#{week}",
     ]

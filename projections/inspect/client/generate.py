@@ -234,7 +234,7 @@ def rank_constant(scope: Scope, rule: RankRule, name: str) -> list[str]:
     key = Call(
         "{", [f"{literal(attribute)}: {literal(template.text)}" for attribute, template in templates.items()], "}"
     )
-    numbers = [str(rule.scale.digits), str(rule.scale.decimals), str(rule.descending)]
+    numbers = map(str, (rule.scale.digits, rule.scale.decimals, rule.descending, rule.amount is not None))
     return statement(f"{name} = ", Call("RankRule(", [literal(rule.name), literal(rule.fingerprint), key, *numbers]), 0)
 
 

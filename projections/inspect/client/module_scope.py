@@ -37,7 +37,7 @@ IMPORTS = {
     **dict.fromkeys(("AsyncIterator", "Callable", "Iterator", "Mapping", "Sequence"), "from collections.abc import"),
     "dataclass": "from dataclasses import",
     **dict.fromkeys(("UTC", "datetime", "timedelta"), "from datetime import"),
-    **dict.fromkeys(("ROUND_CEILING", "ROUND_FLOOR", "Decimal"), "from decimal import"),
+    **dict.fromkeys(("ROUND_CEILING", "ROUND_FLOOR", "Context", "Decimal"), "from decimal import"),
     "cached_property": "from functools import",
     "randrange": "from random import",
     **dict.fromkeys(

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from random import randrange
 from typing import Any, Generic
 
@@ -18,6 +18,7 @@ from projections.inspect.client.runtime import Item, Results, Scalar, T, Table, 
 
 _MAINTAINED = ("active", "filling", "ready", "standby")
 _MOST_SKIPPED = 10_000
+_EXACT = Context(prec=100)
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class RankRule:
     digits: int
     decimals: int
     descending: bool
+    sums: bool
 
     def parts(self, score: Decimal) -> list[str]:
         """Return the digits of a score in twos, as the ledger counts them.
@@ -93,6 +95,13 @@ class ScoreCount:
 
 
 @dataclass(frozen=True)
+class ScoreSum(ScoreCount):
+    """A `ScoreCount`, with the exact sum over the counted scores."""
+
+    sum: Decimal
+
+
+@dataclass(frozen=True)
 class Place:
     """A position, the score there, and how many equal ones are skipped before it."""
 
@@ -130,29 +139,61 @@ class _Groups:
         self.rule = rule
         self.complete = complete
 
-    async def read(self, parts: Sequence[str]) -> tuple[dict[str, int], int]:
-        """Return the scores that begin with these digits: counted by the next, and all."""
+    async def read(
+        self, parts: Sequence[str]
+    ) -> tuple[dict[str, int], int, dict[str, Decimal]]:
+        """Return the scores that begin with these digits: counted by the next, and all.
+
+        The last are their sums by the next digits, and under "" that of all.
+        """
         key = Key("pk").eq(_ledger_key(self._start + "".join(parts)))
         arguments = {"KeyConditionExpression": key, "ConsistentRead": True}
         shards = await self._ledger.query(**arguments)
         counts: dict[str, int] = {"": 0}
+        sums = {"": Decimal(0)}
         for name, value in [pair for item in shards["Items"] for pair in item.items()]:
-            if (name == "n" or name[0] == "=") and isinstance(value, Decimal):
-                counts[name[1:]] = counts.get(name[1:], 0) + int(value)
-            elif name == "n" or name[0] == "=":
+            if name != "n" and name[0] not in "=+":
+                continue
+            if not isinstance(value, Decimal):
                 self.complete = False
-        return counts, counts.pop("")
+            elif name[0] == "+":
+                for part in (name[1:], ""):
+                    sums[part] = _EXACT.add(sums.get(part, Decimal(0)), value)
+            else:
+                counts[name[1:]] = counts.get(name[1:], 0) + int(value)
+        return counts, counts.pop(""), sums
 
-    async def beyond(self, parts: Sequence[str], *, greater: bool) -> tuple[int, ...]:
-        """Return how many scores are greater, or less, how many are equal, and all."""
+    async def beyond(
+        self, parts: Sequence[str], *, greater: bool
+    ) -> tuple[int, int, int, Decimal]:
+        """Return how many scores are greater, or less, how many are equal, and all.
+
+        The last is the sum over those that are greater, or less.
+        """
         beyond = equal = total = 0
+        amount = Decimal(0)
         for level, part in enumerate(parts):
-            counts, number = await self.read(parts[:level])
+            counts, number, sums = await self.read(parts[:level])
             total = total if level else number
             equal = counts.get(part, 0)
-            others = [other for other in counts if (other > part) == greater]
-            beyond += sum(counts[other] for other in others if other != part)
-        return beyond, equal, total
+            for other in counts:
+                if other != part and (other > part) == greater:
+                    beyond += counts[other]
+                    amount = _EXACT.add(amount, sums.get(other, Decimal(0)))
+        return beyond, equal, total, amount
+
+    async def between(self, low: Scalar | None, high: Scalar | None) -> ScoreSum:
+        """Return the scores between two bounds."""
+        _, total, sums = await self.read([])
+        count, amount = total, sums[""]
+        for bound, is_low in ((low, True), (high, False)):
+            if bound is not None:
+                parts = self.rule.within(_finite(bound), low=is_low)
+                outside, _, _, beyond = await self.beyond(parts, greater=not is_low)
+                count -= outside if parts else total
+                amount = _EXACT.subtract(amount, beyond)
+        exact = Decimal(_text_of(amount)) if count > 0 else Decimal(0)
+        return ScoreSum(max(0, count), total, self.complete, exact)
 
 
 class Ranking:
@@ -174,7 +215,7 @@ class Ranking:
         number = _finite(score)
         groups = await self._published()
         parts, greater = groups.rule.parts(number), groups.rule.descending
-        better, equal, total = await groups.beyond(parts, greater=greater)
+        better, equal, total, _ = await groups.beyond(parts, greater=greater)
         return Ranked(number, 1 + better, equal, total, groups.complete)
 
     async def between(
@@ -185,14 +226,20 @@ class Ranking:
         None is no bound. A bound may have more digits than scores have.
         """
         groups = await self._published()
-        _, total = await groups.read([])
-        count = total
-        for bound, is_low in ((low, True), (high, False)):
-            if bound is not None:
-                parts = groups.rule.within(_finite(bound), low=is_low)
-                outside, _, _ = await groups.beyond(parts, greater=not is_low)
-                count -= outside if parts else total
-        return ScoreCount(max(0, count), total, groups.complete)
+        between = await groups.between(low, high)
+        return ScoreCount(between.count, between.total, between.complete)
+
+    async def sum_between(
+        self, low: Scalar | None = None, high: Scalar | None = None
+    ) -> ScoreSum:
+        """Return the sum over the scores that `between` counts, and their number.
+
+        Raises ValueError if the published version of the rule has no `sum`.
+        """
+        groups = await self._published()
+        if not groups.rule.sums:
+            raise ValueError(f"the rule {groups.rule.name} has no `sum`")
+        return await groups.between(low, high)
 
     async def at(self, position: int) -> Ranked | None:
         """Return the score at a position, 1 for the best; None if there are fewer."""
@@ -210,7 +257,7 @@ class Ranking:
             raise ValueError("the best score has position 1")
         groups = await self._published()
         rule, better, equal = groups.rule, 0, 0
-        counts, total = await groups.read([])
+        counts, total, _ = await groups.read([])
         first = randrange(total or 1) + 1 if position is None else position
         parts: list[str] = []
         while first <= total:
@@ -224,7 +271,7 @@ class Ranking:
             parts.append(part)
             if 2 * len(parts) >= rule.digits:
                 break
-            counts, _ = await groups.read(parts)
+            counts, _, _ = await groups.read(parts)
         complete = groups.complete and rule == self._rule
         if first > total:
             return Place(first, 0, None, total, complete)
@@ -268,9 +315,8 @@ def _rank_rule(name: str, version: str, document: Item) -> RankRule:
     """Return another version of a rule than this module knows."""
     rank = document["rule"]["rank"]
     board, best = document["entities"][rank["into"]]["key"], rank["order"]
-    return RankRule(
-        name, version, board, rank["digits"], rank["decimals"], best == "desc"
-    )
+    digits, decimals, sums = rank["digits"], rank["decimals"], "sum" in rank
+    return RankRule(name, version, board, digits, decimals, best == "desc", sums)
 
 
 async def _positions(

@@ -4,6 +4,9 @@ const MAINTAINED = ["active", "filling", "ready", "standby"];
 
 const MOST_SKIPPED = 10_000;
 
+/** The decimal places of sums. */
+const SUM_PLACES = 10;
+
 /** A version of a rule that counts the scores of boards, and the key of a board. */
 interface RankRule {
   name: string;
@@ -12,6 +15,7 @@ interface RankRule {
   digits: number;
   decimals: number;
   descending: boolean;
+  sums: boolean;
 }
 
 /**
@@ -35,6 +39,11 @@ export interface ScoreCount {
   count: number;
   total: number;
   complete: boolean;
+}
+
+/** A `ScoreCount`, with the exact sum over the counted scores. */
+export interface ScoreSum extends ScoreCount {
+  sum: Numeric;
 }
 
 /** A position, the score there, and how many equal ones are skipped before it. */
@@ -91,10 +100,14 @@ function partsOf(rule: RankRule, score: bigint): string[] {
 function scoreOf(rule: RankRule, parts: string[]): Numeric {
   const text = parts.join("");
   const below = text.startsWith("-") ? 10n ** BigInt(text.length - 1) : 0n;
-  const score = BigInt(text.replace("-", "")) - below;
-  const digits = String(score < 0n ? -score : score).padStart(rule.decimals + 1, "0");
-  const point = digits.length - rule.decimals;
-  const written = `${score < 0n ? "-" : ""}${digits.slice(0, point)}.${digits.slice(point)}`;
+  return divided(BigInt(text.replace("-", "")) - below, rule.decimals);
+}
+
+/** Returns a number divided by a power of 10. */
+function divided(number: bigint, places: number): Numeric {
+  const digits = String(number < 0n ? -number : number).padStart(places + 1, "0");
+  const point = digits.length - places;
+  const written = `${number < 0n ? "-" : ""}${digits.slice(0, point)}.${digits.slice(point)}`;
   return numberIn(textOf(NumberValue.from(written.replace(/\.$/, ""))));
 }
 
@@ -122,8 +135,12 @@ class Groups {
     this.complete = complete;
   }
 
-  /** Returns the scores that begin with these digits: counted by the next, and all. */
-  async read(parts: string[]): Promise<[Map<string, number>, number]> {
+  /**
+   * Returns the scores that begin with these digits: counted by the next, and all.
+   *
+   * The last are their sums by the next digits, in units of the last decimal place.
+   */
+  async read(parts: string[]): Promise<[Map<string, number>, number, Map<string, bigint>]> {
     const scale = `${this.rule.digits}${this.rule.decimals ? `.${this.rule.decimals}` : ""}`;
     const name = `${this.start}|%=${scale}:${parts.join("")}`;
     const key = keyCondition([["pk", "=", await ledgerKey(name)]]);
@@ -131,31 +148,57 @@ class Groups {
       new QueryCommand({ TableName: this.ledger.name, ...key, ConsistentRead: true }),
     );
     const counts = new Map<string, number>();
+    const sums = new Map<string, bigint>();
     let all = 0;
     for (const [attribute, value] of shards.flatMap(Object.entries)) {
-      if (attribute !== "n" && !attribute.startsWith("=")) continue;
+      if (attribute !== "n" && !/^[=+]/.test(attribute)) continue;
+      const part = attribute.slice(1);
       if (!isNumeric(value)) this.complete = false;
       else if (attribute === "n") all += Number(textOf(value));
-      else {
-        const part = attribute.slice(1);
-        counts.set(part, (counts.get(part) ?? 0) + Number(textOf(value)));
-      }
+      else if (attribute.startsWith("+")) {
+        sums.set(part, (sums.get(part) ?? 0n) + shifted(value, SUM_PLACES)[0]);
+      } else counts.set(part, (counts.get(part) ?? 0) + Number(textOf(value)));
     }
-    return [counts, all];
+    return [counts, all, sums];
   }
 
-  /** Returns how many scores are greater, or less, how many are equal, and all. */
-  async beyond(parts: string[], greater: boolean): Promise<[number, number, number]> {
-    let [beyond, equal, total] = [0, 0, 0];
+  /**
+   * Returns how many scores are greater, or less, how many are equal, and all.
+   *
+   * The last is the sum over those that are greater, or less, as `read` has sums.
+   */
+  async beyond(
+    parts: string[],
+    greater: boolean,
+  ): Promise<[number, number, number, bigint]> {
+    let [beyond, equal, total, amount] = [0, 0, 0, 0n];
     for (const [level, part] of parts.entries()) {
-      const [counts, all] = await this.read(parts.slice(0, level));
+      const [counts, all, sums] = await this.read(parts.slice(0, level));
       if (level === 0) total = all;
       equal = counts.get(part) ?? 0;
       for (const [other, count] of counts) {
-        if (other !== part && other > part === greater) beyond += count;
+        if (other === part || other > part !== greater) continue;
+        beyond += count;
+        amount += sums.get(other) ?? 0n;
       }
     }
-    return [beyond, equal, total];
+    return [beyond, equal, total, amount];
+  }
+
+  /** Returns the scores between two bounds. */
+  async between(low?: Numeric, high?: Numeric): Promise<ScoreSum> {
+    const [, total, sums] = await this.read([]);
+    let count = total;
+    let amount = [...sums.values()].reduce((sum, each) => sum + each, 0n);
+    for (const [bound, isLow] of [[low, true] as const, [high, false] as const]) {
+      if (bound === undefined) continue;
+      const parts = partsWithin(this.rule, bound, isLow);
+      const [outside, , , beyond] = await this.beyond(parts, !isLow);
+      count -= parts.length > 0 ? outside : total;
+      amount -= beyond;
+    }
+    const sum = divided(count > 0 ? amount : 0n, SUM_PLACES);
+    return { count: Math.max(0, count), total, complete: this.complete, sum };
   }
 }
 
@@ -204,15 +247,21 @@ export class Ranking {
    */
   async between(low?: Numeric, high?: Numeric): Promise<ScoreCount> {
     const groups = await this.published();
-    const [, total] = await groups.read([]);
-    let count = total;
-    for (const [bound, isLow] of [[low, true] as const, [high, false] as const]) {
-      if (bound === undefined) continue;
-      const parts = partsWithin(groups.rule, bound, isLow);
-      const [outside] = await groups.beyond(parts, !isLow);
-      count -= parts.length > 0 ? outside : total;
+    const { count, total, complete } = await groups.between(low, high);
+    return { count, total, complete };
+  }
+
+  /**
+   * Returns the sum over the scores that `between` counts, and their number.
+   *
+   * Throws RangeError if the published version of the rule has no `sum`.
+   */
+  async sumBetween(low?: Numeric, high?: Numeric): Promise<ScoreSum> {
+    const groups = await this.published();
+    if (!groups.rule.sums) {
+      throw new RangeError(`the rule ${groups.rule.name} has no \`sum\``);
     }
-    return { count: Math.max(0, count), total, complete: groups.complete };
+    return groups.between(low, high);
   }
 
   /** Returns the score at a position, 1 for the best; undefined if there are fewer. */
@@ -325,9 +374,10 @@ function ranked(
 
 /** Returns another version of a rule than this module knows. */
 function rankRule(name: string, version: string, document: any): RankRule {
-  const { into, digits, decimals, order } = document.rule.rank;
+  const { into, digits, decimals, order, sum } = document.rule.rank;
   const board = document.entities[into].key;
-  return { name, version, board, digits, decimals, descending: order === "desc" };
+  const [descending, sums] = [order === "desc", sum !== undefined];
+  return { name, version, board, digits, decimals, descending, sums };
 }
 
 /** Returns the items from a place on: as many as there are positions. */

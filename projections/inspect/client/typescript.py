@@ -267,7 +267,7 @@ class Module:
                 parts.append(Within("key: ", self._layout(keys)))
                 return lines(Group("{", parts, "}"), 0, f"const {self.name(name)}: Path = ", ";")
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="RankRule"), args=arguments)):
-                names = ("name", "version", "board", "digits", "decimals", "descending")
+                names = ("name", "version", "board", "digits", "decimals", "descending", "sums")
                 known = [Within(f"{key}: ", self._layout(value)) for key, value in zip(names, arguments, strict=True)]
                 return lines(Group("{", known, "}"), 0, f"const {self.name(name)}: RankRule = ", ";")
             case ast.Assign(targets=[ast.Name(id=name)], value=value):

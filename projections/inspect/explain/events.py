@@ -231,7 +231,7 @@ def _entry(program: Program, write: Update, before: Image) -> str:
 
 
 _SLOTS = {"n": "contributions", COUNT: "contributions"}
-_KINDS = {"=": "", "#": "values of ", "%": "different values of "}
+_KINDS = {"=": "", "#": "values of ", "%": "different values of ", "+": "sum of "}
 
 
 def _amounts(add: Mapping[str, Value]) -> str:

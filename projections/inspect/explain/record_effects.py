@@ -119,14 +119,17 @@ def _kept_contributions(change: Change) -> Contributions:
 
 def _scores(rule: RankRule, change: Change, kept: Contributions) -> Iterator[Effect]:
     """Yield the changed scores of a source, by board."""
-    sides = (change.before, change.after.contributions, kept)
-    before, after, stays = (rule.scores(side.get(rule.name, {})) for side in sides)
+    sides = [side.get(rule.name, {}) for side in (change.before, change.after.contributions, kept)]
+    before, after, stays = map(rule.scores, sides)
+    old, new = map(rule.sums, sides[:2])
     for board in sorted(before.keys() | after.keys()):
         if board in stays:
             yield Effect("retain", (rule.name,), board, change.source)
-        elif before.get(board) != after.get(board):
+        elif (before.get(board), old.get(board)) != (after.get(board), new.get(board)):
             scores = [plain({"N": number_text(score)}) for score in after.get(board, ())]
             values = {"score": scores[0]} if len(scores) == 1 else {"scores": scores} if scores else None
+            if values and rule.amount is not None:
+                values["sum"] = plain({"N": number_text(new[board])})
             yield Effect("contribution", (rule.name,), board, change.source, values)
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from projections.language.compiling import Kind
+from projections.language.contribution import DIGITS_AFTER
 from projections.language.forms import ExpressionText, Model
 from projections.language.kinds import (
     AnyProjection,
@@ -46,6 +47,10 @@ class Rank(Model, LedgerAction):
         default=0, description="How many of the digits are after the decimal point."
     )
     order: Order = Field(default="desc", description="`desc`: rank 1 is the greatest score. `asc`: the least.")
+    sum: ExpressionText | None = Field(
+        default=None,
+        description="What to add up over the scores between two bounds: a path or an expression, such as `number(amount)`.",
+    )
     shards: Annotated[int, Field(ge=1, le=100)] = Field(
         default=1, description="The number of ledger items that hold each group of the first two levels, 1 to 100."
     )
@@ -79,6 +84,9 @@ class Rank(Model, LedgerAction):
         places = self.decimals
         limit = f"a score has at most {places} decimal places" if places else "a score is a whole number"
         yield Part(self.by, ("rank", "by"), use="ranks it", limit=limit, fraction=self.decimals > 0)
+        if self.sum is not None:
+            limit = f"sum takes at most {DIGITS_AFTER} digits after the decimal point"
+            yield Part(self.sum, ("rank", "sum"), use="adds it up", limit=limit, optional=True)
 
     def origins(self, sources: Sources) -> Iterator[tuple[str, str]]:
         return iter(())
@@ -104,8 +112,9 @@ class Rank(Model, LedgerAction):
         return f"ranks by {expression_text(self.by)}"
 
     def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
-        by = expression_text(self.by)
-        return f"Counts each {source} by the digits of {by} in the ledger, which gives its rank on the {target}."
+        by, amount = expression_text(self.by), expression_text(self.sum) if self.sum is not None else None
+        sums = f", and adds up {amount}" if amount else ""
+        return f"Counts each {source} by the digits of {by} in the ledger, which gives its rank on the {target}{sums}."
 
     def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
         """Return the path of a score: a new one is counted in a group for each two digits, a moved one in more."""

@@ -60,8 +60,8 @@ def measure(rule: Rule | None, slot: str) -> str:
     name = unescape(slot[1:])
     if slot.startswith("%"):
         return f"{name} (number of different values)"
-    if slot.startswith("#"):
-        return f"{name} (number of values)"
+    if slot.startswith(("#", "+")):
+        return f"{name} ({'sum' if slot[0] == '+' else 'number of values'})"
     return name if slot.startswith("=") else members(rule, slot)
 
 

@@ -53,8 +53,8 @@ class Expected:
     """(item, attribute) of values that today's items do not determine."""
     occupied: frozenset[tuple[ItemKey, str]] = frozenset()
     """(key, rule) of targets that are not created, because an item of another kind has their key."""
-    scores: Mapping[tuple[str, ItemKey], Sequence[Decimal]] = field(default_factory=dict)
-    """By rank rule and key of the board: the scores, in no order."""
+    scores: Mapping[tuple[str, ItemKey], Sequence[tuple[Decimal, Decimal]]] = field(default_factory=dict)
+    """By rank rule and key of the board: the scores, in no order, each with what it adds to sums."""
 
 
 class Oracle:
@@ -196,11 +196,11 @@ class _Run:
             now = then
         raise RuntimeError("the rules do not settle: do they form a cycle?")
 
-    def _scores(self, items: _State) -> dict[tuple[str, ItemKey], list[Decimal]]:
-        """The scores of each board."""
+    def _scores(self, items: _State) -> dict[tuple[str, ItemKey], list[tuple[Decimal, Decimal]]]:
+        """The scores of each board, with what they add to sums."""
         sources = self._members(items) if self._oracle.rank_rules else {}
         return {
-            (rule.name, board): [Decimal(each.content["score"]["N"]) for each in group]
+            (rule.name, board): [(each.content["score"], each.content["amount"]) for each in group]
             for rule in self._oracle.rank_rules
             for board, group in self._groups(rule, sources).items()
         }

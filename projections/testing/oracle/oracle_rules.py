@@ -291,14 +291,16 @@ class RankRule(GroupRule):
         self._score = Expression.parse(document["by"])
         self._digits, self._decimals = int(document["digits"]), int(document["decimals"])
         self.descending: bool = document["order"] == "desc"
+        self._sum = Measure({"sum": document["sum"]}) if "sum" in document else None
 
     def _content(self, scope: Scope) -> Mapping[str, Any]:
-        """The score. Raises Unfit if its decimal places, or its digits without them, are too many."""
+        """The score, and what it adds to sums. Raises Unfit if it has too many digits."""
         score = self._score.number(scope)
         steps = EXACT.multiply(score, Decimal(10) ** self._decimals)
         if steps != steps.to_integral_value() or abs(steps) >= 10**self._digits:
             raise Unfit(f"a score with other digits: {score}")
-        return {"score": {"N": str(score)}}
+        amount = self._sum.amount(scope) if self._sum is not None else None
+        return {"score": score, "amount": amount if isinstance(amount, Decimal) else Decimal(0)}
 
     def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
         return {}

@@ -228,7 +228,7 @@ class Checks:
             for board, scores in sorted(boards.items()):
                 wrong = _ranking_mistake(Ranking(store, Published(version, board)), scores, descending=rule.descending)
                 if wrong is not None:
-                    yield f"{board}: {wrong} (rule {rule.name}, scores {sorted(map(str, scores))})"
+                    yield f"{board}: {wrong} (rule {rule.name}, scores {[[*map(str, score)] for score in scores]})"
 
     # Rejections
 
@@ -248,8 +248,9 @@ class Checks:
                 yield f"rejected by a job without a reason: {rejection.rule}, {rejection.key}: {rejection.reason}"
 
 
-def _ranking_mistake(ranking: Ranking, scores: Sequence[Decimal], *, descending: bool) -> str | None:
-    """Return the first answer of a ranking that is not that of sorting."""
+def _ranking_mistake(ranking: Ranking, due: Sequence[tuple[Decimal, Decimal]], *, descending: bool) -> str | None:
+    """Return the first answer of a ranking that is not that of sorting. `due` has scores, and what they add to sums."""
+    scores = [score for score, _ in due]
     ordered = sorted(scores, reverse=descending)
     total = ranking.between().count
     if total != len(scores):
@@ -264,6 +265,10 @@ def _ranking_mistake(ranking: Ranking, scores: Sequence[Decimal], *, descending:
         least, most = sorted((score, ordered[0]))
         if (number := ranking.between(least, most).count) != last:
             return f"{number} scores are between {least} and {most} instead of {last}"
+        if ranking.has_sums:
+            total_due = sum((amount for each, amount in due if least <= each <= most), Decimal(0))
+            if (amount := ranking.sum_between(least, most).sum) != total_due:
+                return f"the sum between {least} and {most} is {amount} instead of {total_due}"
     return None
 
 

@@ -227,7 +227,7 @@ def damage(store: MemoryStore, target: Target, rng: Random) -> str | None:
     if dice < 0.5:
         store.write(Delete(key))
         return f"{key.partition} {key.sort} is deleted"
-    slots = [name for name in shard if name == "n" or name[:1] in ("=", "#", "%")] or ["n"]
+    slots = [name for name in shard if name == "n" or name[:1] in ("=", "#", "%", "+")] or ["n"]
     slot = rng.choice(slots)
     held = Decimal(shard[slot]["N"]) if slot in shard else Decimal(0)
     wrong = number_text(held + rng.choice((-5, -1, 1, 2)))

@@ -72,7 +72,7 @@ def _read(ledger: Sequence[Image], program: Program) -> dict[Target, _Group]:
             for name, value in item.items():
                 if name == "version":
                     group.version += int(value["N"])
-                elif name == "n" or name[:1] in ("=", "#", "%"):
+                elif name == "n" or name[:1] in ("=", "#", "%", "+"):
                     group.amounts[name] = group.amounts.get(name, Decimal(0)) + Decimal(value["N"])
     return groups
 

@@ -110,7 +110,7 @@ class Pools:
                 for measure in action.set.values():
                     self._measure(source, variable, measure)
             case Rank():
-                for path in action.by.names:
+                for path in (*action.by.names, *(action.sum.names if action.sum is not None else ())):
                     self._read(source, variable, path)
                     self._add(
                         path, [{"N": text} for text in ("0", "7", "-1", "12.5", "5075", "-5099", "9999", "123456")]

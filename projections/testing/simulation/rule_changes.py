@@ -145,7 +145,7 @@ class _Draft:
         action = rule[kind]
         grouped = ACTIONS[kind].in_ledger and ACTIONS[kind].writes_items
         if "digits" in action:
-            yield from (self._shards, self._digits, self._kind, self._target)
+            yield from (self._shards, self._digits, self._sum, self._kind, self._target)
         if kind == "aggregate":
             yield from (self._measure_less, self._measure_more, self._measure_otherwise, self._shards)
         if grouped and "by" in action:
@@ -248,6 +248,12 @@ class _Draft:
     def _digits(self, name: str, rule: Document, action: Document) -> str | None:
         action["digits"] = max(action["decimals"], 1, action["digits"] + self._any([-1, 1]))
         return f"digits is {action['digits']}"
+
+    def _sum(self, name: str, rule: Document, action: Document) -> str | None:
+        paths = [path for path in self._attributes(rule) if path != action.get("sum")]
+        if action.pop("sum", None) is None and paths:
+            action["sum"] = self._any(paths)
+        return f"sum is {action.get('sum')}"
 
     # Of lists
 

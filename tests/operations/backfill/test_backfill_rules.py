@@ -11,18 +11,7 @@ import pytest
 from projections.access.ranking import ranking_of
 from projections.engine.store import ItemKey, Update
 from projections.errors import Misconfigured
-from tests.operations.backfill.stage import (
-    ALL,
-    AUTHOR,
-    LIKES,
-    LISTED,
-    NAMES,
-    SIGHT,
-    TAGS,
-    Stage,
-    before,
-    lived,
-)
+from tests.operations.backfill.stage import ALL, AUTHOR, LIKES, LISTED, NAMES, SIGHT, TAGS, Stage, before, lived
 from tests.operations.verify_scene import drifts
 
 STRICT = LIKES.replace("{from: Like,", "{from: Like, where: {stars: [{numeric: ['>=', 30]}]},")
