@@ -100,10 +100,10 @@ def _braces(facts: Facts) -> Iterator[Remark]:
         if dollar is not None and (is_key or not is_price):
             reason = f'"{template.text}" has a $ before the value of {dollar[1]}'
             instead = template.text.replace("${", "{")
-            yield Remark(READ_AS_WRITTEN, place, reason, f'write "{instead}"', dollar.start())
+            yield Remark(READ_AS_WRITTEN, place, reason, f'write "{instead}"', dollar.start(1))
         elif not template.fields and (name := re.search(r"\{\{(\w+)\}\}", template.text)) is not None:
             reason = f'"{template.text}" is text with braces, and not the value of {name[1]}'
-            yield Remark(READ_AS_WRITTEN, place, reason, f'write "{{{name[1]}}}"', name.start())
+            yield Remark(READ_AS_WRITTEN, place, reason, f'write "{{{name[1]}}}"', name.start(1))
 
 
 def _templates(facts: Facts) -> Iterator[tuple[Location, str, Template, bool]]:
