@@ -280,7 +280,7 @@ def states_of(snapshot: RegistrySnapshot) -> dict[str, str]:
 PHASES = {
     "items": "reading items",
     "entries": "reading the ledger",
-    "groups": "creating derived items",
+    "groups": "reading totals in the ledger",
     "targets": "publishing",
 }
 

@@ -118,11 +118,10 @@ class Rank(Model, LedgerAction):
 
     def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
         """Return the path of a score: a new one is counted in a group for each two digits, a moved one in more."""
-        levels, items = self.scale.levels, self.items_of_rank
-        groups = "1 group" if levels == 1 else f"{levels} groups"
+        levels = self.scale.levels
+        sums = f", with sums of {expression_text(self.sum)}," if self.sum is not None else ""
+        groups = f"{levels} group{'s' * (levels > 1)} of {expression_text(self.by)}{sums}"
         moved = f"; a changed score moves between up to {2 * levels - 1} groups" if levels > 1 else ""
-        how = (
-            f"entry and {groups} in one transaction of the ledger{moved}; nothing is written to the tables. To find a rank, "
-            f"1 request reads {items} items of the ledger"
-        )
+        read = f"To find a rank, 1 request reads {self.items_of_rank} items of the ledger"
+        how = f"entry and {groups} in one transaction of the ledger{moved}; nothing is written to the tables. {read}"
         return WritePath(self.kind, how, 2 + 2 * levels, 2 * levels)
