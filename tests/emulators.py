@@ -24,8 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-import pytest
-
 __all__ = [
     "Program",
     "Unavailable",
@@ -56,6 +54,8 @@ class Unavailable(Exception):
 
 def unavailable(what: object) -> NoReturn:
     """Skip a test; fail it where REQUIRE_EMULATORS is set, as in CI."""
+    import pytest  # the documentation is built where it is not installed
+
     (pytest.fail if os.environ.get("REQUIRE_EMULATORS") else pytest.skip)(str(what))
 
 
