@@ -97,7 +97,7 @@ CEILINGS = {
     "projections/local": (1708, 8),
     "projections/operations": (7347, 28),
     "projections/stores": (2223, 8),
-    "projections/testing": (9111, 34),
+    "projections/testing": (9107, 34),
     "tests": (51609, 241),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""

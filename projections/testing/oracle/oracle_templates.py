@@ -54,15 +54,8 @@ def pipe(name: str, *arguments: str) -> Callable[[Piped], Piped]:
         declared = [match[1] for match in matches if match]
         zones = [ZoneInfo(text) for text, match in zip(arguments[1:], matches[1:], strict=True) if not match]
         return lambda value: _date(_declared_time(value, *declared), arguments[0], zones[0] if zones else UTC)
-    return {"lower": _lower, "upper": _upper}[name]
-
-
-def _lower(value: Piped) -> Piped:
-    return piped_text(value).lower()
-
-
-def _upper(value: Piped) -> Piped:
-    return piped_text(value).upper()
+    change = {"lower": str.lower, "upper": str.upper}[name]
+    return lambda value: change(piped_text(value))
 
 
 def _whole(value: Piped) -> int:

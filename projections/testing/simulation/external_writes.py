@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from random import Random
 
+from projections.engine.groups import is_amount
 from projections.engine.ledger_items import COUNT, LEDGER, Target, group_key, members_key
 from projections.engine.store import Delete, Image, ItemKey, Update, Value
 from projections.language.values import number_text
@@ -227,7 +228,7 @@ def damage(store: MemoryStore, target: Target, rng: Random) -> str | None:
     if dice < 0.5:
         store.write(Delete(key))
         return f"{key.partition} {key.sort} is deleted"
-    slots = [name for name in shard if name == "n" or name[:1] in ("=", "#", "%", "+")] or ["n"]
+    slots = [name for name in shard if is_amount(name) and name != "version"] or ["n"]
     slot = rng.choice(slots)
     held = Decimal(shard[slot]["N"]) if slot in shard else Decimal(0)
     wrong = number_text(held + rng.choice((-5, -1, 1, 2)))

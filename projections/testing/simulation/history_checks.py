@@ -104,7 +104,7 @@ class HistoryChecks:
         snapshot = RegistrySnapshot.read(invocation.registry)
         self._unread = self._unread or bool(snapshot.unreadable)
         self.problems += self._check_promotion(snapshot, key, before or {}, after or {})
-        late = self._is_late(snapshot, key, before or {}, after or {})
+        late = self._note_late(snapshot, key, before or {}, after or {})
         if not restored:
             checks = self._checks_of(snapshot)
             if before is None and after is not None and not checks.is_created_by_rules(key, after):
@@ -125,13 +125,14 @@ class HistoryChecks:
             if promotion_in(order_of(after[name])) not in published:
                 yield f"{encode_key(key)}: {rule} was published by a version that the writer's registry does not publish"
 
-    def _is_late(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> bool:
-        """Return whether a write is that of a rule which was removed since its registry was read: its guard may go back."""
+    def _note_late(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> bool:
+        """Note a late value without a guard. Return whether the rule of a guard was removed meanwhile: it may go back."""
         registry = self._database.store.get(REGISTRY)
         if registry is None or epoch_of(registry) == snapshot.epoch:
             return False
-        then, now = snapshot.active, RegistrySnapshot.read(registry).active
-        rules = [rule for rule in self._versions.rules if then.get(rule.name) != now.get(rule.name)]
+        now = {version.rule: version.name for version in RegistrySnapshot.read(registry).active.values()}
+        replaced = {rule for rule, version in snapshot.active.items() if version.name != now.get(rule)}
+        rules = [rule for rule in self._versions.rules if rule.name in replaced]
         free = {name for rule in rules if not rule.has_guard for name in rule.owned()}
         if any(after.get(name) not in (None, before.get(name)) for name in free):
             self._late.add(key)

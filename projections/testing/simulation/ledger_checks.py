@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from projections.engine.changes import combine
+from projections.engine.groups import is_amount
 from projections.engine.guards import at_of
 from projections.engine.ledger_items import COUNT, Entry, Target, group_at, member_key, rule_of_link, slot_in
 from projections.engine.registry import RegistrySnapshot
@@ -72,7 +73,7 @@ def _read(ledger: Sequence[Image], program: Program) -> dict[Target, _Group]:
             for name, value in item.items():
                 if name == "version":
                     group.version += int(value["N"])
-                elif name == "n" or name[:1] in ("=", "#", "%", "+"):
+                elif is_amount(name):
                     group.amounts[name] = group.amounts.get(name, Decimal(0)) + Decimal(value["N"])
     return groups
 
