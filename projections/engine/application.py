@@ -183,13 +183,7 @@ class ApplicationItems:
         )
 
     def write(
-        self,
-        entity: Entity,
-        key: ItemKey,
-        values: Mapping[str, Value | None],
-        rule: Rule,
-        image: Image,
-        why: Purpose,
+        self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], rule: Rule, image: Image, why: Purpose
     ) -> None:
         """Change an item if its kind and the rule's guard are as in `image`. Raise ConditionFailed otherwise."""
         guard = self.guards.as_read(rule.name, image)

@@ -257,13 +257,7 @@ class Copier:
         return left_over
 
     def _remove(
-        self,
-        records: Records,
-        rule: CopyRule,
-        target: ItemKey,
-        item: Image,
-        guard: Guard | None,
-        owned: Iterable[str],
+        self, records: Records, rule: CopyRule, target: ItemKey, item: Image, guard: Guard | None, owned: Iterable[str]
     ) -> None:
         """Because of these records, delete a copy that the rule created; from any other item, remove what the rule set.
 

@@ -137,14 +137,7 @@ def writes_of(
         owned = copier.owned(*map(valued, about.images))
         writes.append(
             CopyWrite(
-                copier,
-                encode_key(key),
-                about.version,
-                copies,
-                others,
-                owned,
-                tuple(about.sequences),
-                about.known,
+                copier, encode_key(key), about.version, copies, others, owned, tuple(about.sequences), about.known
             )
         )
     return writes
@@ -203,7 +196,8 @@ def _why(
         return "emptied"
     # A late write, of a source that may be gone by now, may have adopted an item of the application; and a copy of all
     # attributes does not record which other attributes that item has.
-    return "taken over" if _is_gone(held) and not _is_gone(holds) else None
+    is_adopted = _is_gone(held) and not _is_gone(holds)
+    return "taken over" if is_adopted and not (held is None and guards.is_left(rule.name, key, before)) else None
 
 
 def _is_gone(guard: Guard | None) -> bool:

@@ -187,7 +187,7 @@ def _list_needs_pull(rule: ListEmbedRule, guards: Guards, old: Item | None, new:
         return "kind changed"  # a push does not write to a child whose kind changed after the push read it
     held, holds = (guards.read(rule.name, new.key, item.image) for item in (old, new))
     if holds is not None and holds != held and not guards.follows(rule.name, new.key, held, holds):
-        return "guard invalid"
+        return None if held is None and guards.is_left(rule.name, new.key, old.image) else "guard invalid"
     return needs_healing(guards, rule.name, new.key, rule.owned(), old.image, new.image)
 
 

@@ -290,6 +290,10 @@ class Guards:
         held = image.get(self.mark) if image is not None else None
         return held is not None and (self._identity is None or self._mark_secret(key, held) is not None)
 
+    def adds_mark(self, key: ItemKey, old: Image, new: Image) -> bool:
+        """Return whether an update added a mark. That of another ledger, which the item had before, stays."""
+        return self.mark in new and not self.is_marked(key, old) and not same(old.get(self.mark), new[self.mark])
+
     def is_created(self, key: ItemKey, image: Image | None) -> bool:
         """Whether an item is marked as created by a rule. A copy of all attributes must have nothing else."""
         if image is None or not self.is_marked(key, image):
@@ -441,6 +445,16 @@ class Guards:
             return "guard invalid"
         self.rivals[ledger, self.read(rule, key, old) is not None] += 1
         return None if ledger in self.leaves else "another ledger"
+
+    def is_left(self, rule: str, key: ItemKey, old: Image) -> bool:
+        """Return whether the guard that the rule replaced was that of a rival, whose guards stay now.
+
+        To read the item again, which the rival may have written meanwhile, would be the next heal of both, for ever.
+        """
+        ledger = self.other_ledger(rule, key, old)
+        if ledger:
+            self.rivals[ledger, False] += 1
+        return ledger in self.leaves
 
     def adopt(self, key: ItemKey, image: Image) -> Image:
         """Return the image with its guards as this ledger would have written them, for events of another ledger."""
@@ -675,6 +689,8 @@ def needs_healing(
     before = guards.read(rule, key, old)
     if before is not None and (before.promotion, before.at) >= (after.promotion, after.at):
         return "guard not advanced"
+    if before is None and guards.is_left(rule, key, old):
+        return None
     names.add(name)
     foreign = (each for each in old.keys() | new.keys() if each not in names)
     return "put back" if any(not same(old.get(each), new.get(each)) for each in foreign) else None

@@ -181,12 +181,7 @@ class Handover:
     """By version, the epoch in which it was registered, and lane: a restored ledger may give a number again."""
 
     def split(
-        self,
-        program: Program,
-        snapshot: RegistrySnapshot,
-        shard: str,
-        records: Sequence[Record],
-        deadline: Deadline,
+        self, program: Program, snapshot: RegistrySnapshot, shard: str, records: Sequence[Record], deadline: Deadline
     ) -> Split:
         """Return how a batch is counted, and write the marks for it. Raises Reload, Transient."""
         if not program.lanes or not records:

@@ -148,7 +148,7 @@ def plan(
         new = program.recognise(record.key, record.new) if record.new is not None else None
         if record.new is not None:
             last[record.key] = (record.new, new)
-            if guards.mark in record.new and record.old is not None and not guards.is_marked(record.key, record.old):
+            if record.old is not None and guards.adds_mark(record.key, record.old, record.new):
                 unmarked.append((record.key, record.new[guards.mark], record.sequence))
             strays.extend(_strays(program, guards, record, removed))
         if program.shared_keys and record.old is not None:
@@ -326,11 +326,7 @@ def _changes(
 
 
 def _change(
-    record: Record,
-    before: Contributions,
-    after: Evaluated,
-    expiry: Expiry | None,
-    by_lanes: frozenset[str],
+    record: Record, before: Contributions, after: Evaluated, expiry: Expiry | None, by_lanes: frozenset[str]
 ) -> Change:
     """Return the change that one record makes."""
     touched = targets_of(before) | targets_of(after.contributions)
@@ -498,7 +494,8 @@ def _is_adopted(guards: Guards, rule: LedgerRule, key: ItemKey, before: Image, a
     It may be the late publish of a claim that is retracted by now. An item without claims gets no guard, which would show
     that the publish is late. Other rules publish zeros, with a guard.
     """
-    return guards.read(rule.name, key, before) is None and guards.read(rule.name, key, after) is not None
+    adopted = guards.read(rule.name, key, before) is None and guards.read(rule.name, key, after) is not None
+    return adopted and not guards.is_left(rule.name, key, before)
 
 
 def push_reason(rule: EmbedRule, old: Item | None, new: Item | None, changed: bool) -> PushReason | None:

@@ -351,12 +351,7 @@ class TargetWriter:
     """Brings targets to their groups."""
 
     def __init__(
-        self,
-        program: Program,
-        store: Store,
-        snapshot: RegistrySnapshot,
-        items: ApplicationItems,
-        counters: Counters,
+        self, program: Program, store: Store, snapshot: RegistrySnapshot, items: ApplicationItems, counters: Counters
     ) -> None:
         self._program = program
         self._store = store

@@ -759,12 +759,7 @@ class Registry:
         return version._replace(unfinished=not (filled or rule.recorded), lanes=lanes)
 
     def _remove_others(
-        self,
-        now: RegistrySnapshot,
-        program: Program,
-        fates: Mapping[str, str],
-        changed: list[Version],
-        gone: list[str],
+        self, now: RegistrySnapshot, program: Program, fates: Mapping[str, str], changed: list[Version], gone: list[str]
     ) -> None:
         """Let the versions of rules go that a file lacks. Raises Misconfigured if their fate is not said."""
         unsaid = [rule for rule in now.lacking(program) if rule not in fates]

@@ -547,12 +547,7 @@ class Batch:
         # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
         embed_run = self.run if len(plan.pushes) == 1 else one_by_one
         embedder = Embedder(
-            self.program,
-            self.store,
-            self.guards,
-            pace=self.pace,
-            counters=self.report.counters,
-            run=embed_run,
+            self.program, self.store, self.guards, pace=self.pace, counters=self.report.counters, run=embed_run
         )
         waiting: list[tuple[Push, Records]] = []
         self.run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
@@ -599,13 +594,7 @@ class Batch:
         rule = self.program.embeds[name]
         assert isinstance(rule, ListEmbedRule)
         work = partial(
-            embedder.lists.pull,
-            rule,
-            key,
-            self.deadline,
-            (of.sequence,),
-            added=of.added,
-            removed=of.removed,
+            embedder.lists.pull, rule, key, self.deadline, (of.sequence,), added=of.added, removed=of.removed
         )
         self.attempt(work, of.sequence, name, encode_key(key))
 

@@ -33,10 +33,7 @@ def posts(dynamodb_local_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def place(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    ministack_url: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, ministack_url: str
 ) -> Place:
     monkeypatch.setenv("AWS_ENDPOINT_URL", ministack_url)
     return Place(monkeypatch, capsys, tmp_path, ministack_url)

@@ -56,10 +56,7 @@ METRICS: dict[str, Metric] = {
         "targets corrected after another process wrote them",
         "does not return to 0: another process writes attributes that a rule owns",
     ),
-    "rival": Metric(
-        "guards that another ledger replaced by its own",
-        "above 0: two stacks maintain this table",
-    ),
+    "rival": Metric("guards that another ledger replaced by its own", "above 0: two stacks maintain this table"),
     "embedded": Metric("children updated by a push"),
     "pulled": Metric("children that fetched their parent's attributes"),
     "rejected": Metric(
@@ -73,10 +70,7 @@ METRICS: dict[str, Metric] = {
         "rules that read a change, and of which a version is filling",
         "run [`projections apply`](operations.md#change-rules)",
     ),
-    "gaps": Metric(
-        "versions of rules with `ledger: lanes` that may have missed changes",
-        "count these rules again",
-    ),
+    "gaps": Metric("versions of rules with `ledger: lanes` that may have missed changes", "count these rules again"),
     "cut": Metric(
         "lists of `top`, and of `embed` with `as`, written without some elements, because of the limits of "
         "32 KB and 100 references",
@@ -90,9 +84,7 @@ METRICS: dict[str, Metric] = {
         "stream function: invocations with records to be retried; worker: tasks to be retried",
         "the log has the reason in lines with `to be retried`",
     ),
-    "writesPerRecord": Metric(
-        "`published`, `healed` and `copies`, divided by `records` (at least 20)",
-    ),
+    "writesPerRecord": Metric("`published`, `healed` and `copies`, divided by `records` (at least 20)"),
     "throttled": Metric(
         "requests that DynamoDB throttled after four attempts; the log has the limit and the table or index",
         "[reduce throttling](runbooks/throttled.md)",

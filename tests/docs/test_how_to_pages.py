@@ -113,10 +113,7 @@ LONG = {"test-rules-in-ci"}
 """Pages whose commands take seconds."""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.deep] * (name in LONG)) for name in PAGES],
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.deep] * (name in LONG)) for name in PAGES])
 def test_a_page_shows_what_its_commands_print(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -485,11 +485,14 @@ class Two:
         self.second.position = self.first.position
 
     def rounds(self, most: int = 400) -> int:
-        """Deliver what is new to both, in turn, until nothing is. Return how many records there were."""
+        """Deliver what is new to both at the same time, until nothing is. Return how many records there were."""
         start = len(self.first.store.stream("main", 0))
         for _ in range(most):
+            end = len(self.first.store.stream("main", 0))
             for stack in (self.first, self.second):
-                outcome = stack.deliver()
+                new = stack.store.stream("main", stack.position)[: end - stack.position]
+                stack.position = end
+                outcome = stack.deliver(new)
                 assert outcome.failed is None, outcome.failed_reason
             if not self.first.records() and not self.first.store.stream("main", self.second.position):
                 return len(self.first.store.stream("main", 0)) - start
@@ -512,6 +515,18 @@ def test_a_guard_that_a_former_stack_left_does_not_show_that_it_is_alive() -> No
         both.first.settle()
     assert [one.seen for one in rivals(both.first.store)] == [seen]
     assert [post for post in left[:5] if not both.first.guards().read(*guarded(both.first, post))] == []
+
+
+def test_what_both_create_comes_to_rest() -> None:
+    """Each finds the guard of the other on what it had just written, for ever. The mark stays that of the first."""
+    both = Two(0)
+    both.first.put("USER#1", "PROFILE", role="reader")
+    for note in range(3):
+        both.first.put("USER#1", f"NOTE#{note}", on="1", tag="t", text="hello")
+        both.first.put("USER#1", f"LIKE#{note}", voters=["1", "2"])
+    assert both.rounds() < 4 * BUDGET
+    for note in range(3):
+        assert both.first.store.get(ItemKey("main", f"NOTE#{note}", "COPY"), ["~"])
 
 
 def guarded(world: World, post: int) -> tuple[str, ItemKey, Image | None]:

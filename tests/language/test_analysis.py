@@ -333,7 +333,7 @@ def test_a_copy_is_claimed_unless_its_key_determines_its_source(
     rules = loader.loads(
         "table: {key: [PK, SK]}\n"
         f"entities:\n  A: {{key: {source}}}\n  B: {{key: {target}, match: {{type: b}}}}\n"
-        f"projections:\n  r: {{from: A, {more} copy: {{into: B, attributes: [x]}}}}\n",
+        f"projections:\n  r: {{from: A, {more} copy: {{into: B, attributes: [x]}}}}\n"
     )
     assert is_claimed(rules, rules.projections["r"]) is expected
     assert rules.document()["projections"]["r"]["copy"]["claimed"] is expected

@@ -25,12 +25,7 @@ projections:
 def test_an_item_that_rules_create_has_the_constants_of_its_match() -> None:
     typed: Any = loads(RULES).completed()
     how = {entity: {name: one.how for name, one in of.items()} for entity, of in origins(typed).items()}
-    assert how["Listed"] == {
-        "fee": "Visit.fee",
-        "open": "false",
-        "kind": '"Listed"',
-        "paid": "true",
-    }
+    assert how["Listed"] == {"fee": "Visit.fee", "open": "false", "kind": '"Listed"', "paid": "true"}
     assert how["Day"] == {"visits": "count of Visit", "kind": '"Day"', "fees": "sum(fee) of Visit"}
     assert origins(typed)["Day"]["kind"].rule == "days"
     assert how["Clinic"] == {"visits": "count of Visit"}, "the application creates it, with its own `kind`"

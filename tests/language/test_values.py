@@ -11,17 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.language.syntax import LanguageError
-from projections.language.values import (
-    canonical,
-    lookup,
-    number_text,
-    plain,
-    plain_item,
-    python,
-    same,
-    shown,
-    wire,
-)
+from projections.language.values import canonical, lookup, number_text, plain, plain_item, python, same, shown, wire
 from projections.local.items import different_words, value_of
 
 
