@@ -31,6 +31,13 @@ MEASURES = """
 """
 
 
+def posted(rules: str = COUNT) -> World:
+    world = World(rules)
+    world.put("POST#1", "METADATA")
+    world.settle()
+    return world
+
+
 def test_a_count_follows_inserts_edits_moves_and_removals() -> None:
     world = World(COUNT)
     world.put("POST#1", "METADATA", title="a")
@@ -45,9 +52,7 @@ def test_a_count_follows_inserts_edits_moves_and_removals() -> None:
 
 
 def test_every_function_over_one_group() -> None:
-    world = World(MEASURES)
-    world.put("POST#1", "METADATA")
-    world.settle()
+    world = posted(MEASURES)
     assert world.post() == {"n": 0, "total": 0, "heavy": 0}
     for user, (weight, day) in enumerate([(Decimal("1.5"), "b"), (10, "a"), (-3, "c")]):
         world.like(user, 1, weight=weight, day=day)
@@ -69,9 +74,7 @@ def test_every_function_over_one_group() -> None:
 
 
 def test_a_lone_like_is_one_read_one_transaction_and_one_publish() -> None:
-    world = World(COUNT)
-    world.put("POST#1", "METADATA")
-    world.settle()
+    world = posted()
     world.store.calls.clear()
     world.like(1, 1)
     world.deliver()
@@ -82,9 +85,7 @@ def test_a_lone_like_is_one_read_one_transaction_and_one_publish() -> None:
 
 
 def test_a_lone_like_whose_group_changes_after_it_was_read_is_committed_without_that_read() -> None:
-    world = World(COUNT)
-    world.put("POST#1", "METADATA")
-    world.settle()
+    world = posted()
     world.like(1, 1)
     of_other = world.records()
     world.position += 1
@@ -102,9 +103,7 @@ def test_a_lone_like_whose_group_changes_after_it_was_read_is_committed_without_
 
 
 def test_a_batch_delivered_twice_counts_once_and_still_publishes() -> None:
-    world = World(COUNT)
-    world.put("POST#1", "METADATA")
-    world.settle()
+    world = posted()
     for user in range(3):
         world.like(user, 1)
     batch = world.records()
@@ -116,9 +115,7 @@ def test_a_batch_delivered_twice_counts_once_and_still_publishes() -> None:
 
 
 def test_a_commit_whose_publish_was_lost_is_published_on_redelivery() -> None:
-    world = World(COUNT)
-    world.put("POST#1", "METADATA")
-    world.settle()
+    world = posted()
     world.like(1, 1)
     batch = world.records()
     world.deliver()
@@ -128,9 +125,7 @@ def test_a_commit_whose_publish_was_lost_is_published_on_redelivery() -> None:
 
 
 def test_conflicts_and_throttling_are_retried_within_the_time_that_remains() -> None:
-    world = World(COUNT)
-    world.put("POST#1", "METADATA")
-    world.settle()
+    world = posted()
     world.like(1, 1)
     world.store.faults = [conflict(2), throttled(), None]
     world.settle()
@@ -148,9 +143,7 @@ def test_without_time_the_lowest_sequence_number_is_reported_and_nothing_is_writ
 
 
 def test_an_unknown_answer_after_a_commit_is_found_to_be_a_duplicate() -> None:
-    world = World(COUNT)
-    world.put("POST#1", "METADATA")
-    world.settle()
+    world = posted()
     real, lost = world.store.transact, [True]
 
     def transact(writes: Any) -> None:

@@ -20,15 +20,8 @@ from projections.language.keys import encode_key
 from projections.language.rules import LIST_BYTES
 from projections.language.values import size, wire
 from tests.engine.scene import before
-from tests.engine.world import World
+from tests.engine.world import COURSES, World
 
-HEAD = """
-table: {key: [PK, SK]}
-entities:
-  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
-  Course: {key: {PK: "COURSE#{courseId}", SK: INFO}}
-projections:
-"""
 LIST = """
   teachers:
     from: User
@@ -40,7 +33,7 @@ COURSE = ItemKey("main", "COURSE#1", "INFO")
 
 
 def world(rules: str = LIST, **settings: Any) -> World:
-    return World(rules, HEAD, **settings)
+    return World(rules, COURSES, **settings)
 
 
 def course(w: World, *teachers: Any, number: int = 1, **attributes: Any) -> None:
@@ -210,7 +203,7 @@ def test_values_and_guards_that_the_application_changes_are_healed() -> None:
 
 
 def test_item_that_leaves_its_entity_loses_list_and_links() -> None:
-    w = World(LIST, HEAD.replace("SK: INFO}", "SK: INFO}, match: {kind: course}"))
+    w = World(LIST, COURSES.replace("SK: INFO}", "SK: INFO}, match: {kind: course}"))
     user(w, "Ann")
     course(w, "a", kind="course")
     w.settle()

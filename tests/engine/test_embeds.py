@@ -46,6 +46,17 @@ def comment(world: World, number: int, user: str, **attributes: Any) -> None:
     )
 
 
+def pushing(children: int) -> tuple[World, list[tuple[Push, float]]]:
+    """A parent with so many children, which was put, and the list that its tasks go to."""
+    tasks: list[tuple[Push, float]] = []
+    w = world(tasks=lambda push, delay: tasks.append((push, delay)))
+    for number in range(children):
+        comment(w, number, "a")
+    w.settle()
+    w.put("USER#a", "PROFILE", name="Ann")
+    return w, tasks
+
+
 def names(world: World) -> list[Any]:
     items = [world.item(image["PK"]["S"], image["SK"]["S"]) for image in world.store.items("main")]
     return [item.get("userName") for item in items if item and item["PK"].startswith("POST#")]
@@ -121,12 +132,7 @@ def test_children_in_their_parents_collection_need_no_index() -> None:
 
 
 def test_each_child_is_written_once_by_a_push_that_looks_through_an_index_twice() -> None:
-    tasks: list[Push] = []
-    w = world(tasks=lambda push, delay: tasks.append(push))
-    for number in range(60):
-        comment(w, number, "a")
-    w.settle()
-    w.put("USER#a", "PROFILE", name="Ann")
+    w, tasks = pushing(60)
     real, written = w.store.write_each, Counter[Any]()
 
     def write_each(writes: Any) -> Any:
@@ -135,7 +141,7 @@ def test_each_child_is_written_once_by_a_push_that_looks_through_an_index_twice(
 
     w.store.write_each = write_each  # type: ignore[method-assign]
     w.deliver()
-    (again,) = tasks
+    ((again, _),) = tasks
     assert again.again
     Embedder(w.program, w.store, w.guards()).push_page(again, Deadline(lambda: 900.0))
     assert names(w) == ["Ann"] * 60
@@ -143,12 +149,7 @@ def test_each_child_is_written_once_by_a_push_that_looks_through_an_index_twice(
 
 
 def test_the_first_page_is_pushed_at_once_and_the_rest_is_a_task() -> None:
-    tasks: list[tuple[Push, float]] = []
-    w = world(tasks=lambda push, delay: tasks.append((push, delay)))
-    for number in range(1200):
-        comment(w, number, "a")
-    w.settle()
-    w.put("USER#a", "PROFILE", name="Ann")
+    w, tasks = pushing(1200)
     w.deliver()
     assert names(w).count("Ann") == 1000
     ((_, delay),) = tasks
@@ -156,16 +157,11 @@ def test_the_first_page_is_pushed_at_once_and_the_rest_is_a_task() -> None:
 
 
 def test_a_newer_change_overtakes_an_older_push() -> None:
-    tasks: list[Push] = []
-    w = world(tasks=lambda push, delay: tasks.append(push))
-    for number in range(1200):
-        comment(w, number, "a")
-    w.settle()
-    w.put("USER#a", "PROFILE", name="Ann")
+    w, tasks = pushing(1200)
     w.deliver()
     w.put("USER#a", "PROFILE", name="Anna")
     w.deliver()
-    old, new = tasks
+    (old, _), (new, _) = tasks
     embedder, deadline = Embedder(w.program, w.store, w.guards()), Deadline(lambda: 900.0)
     assert embedder.push_page(old, deadline) == (None, []), "the newer change pushes to all children"
     page: Push | None = new

@@ -27,6 +27,15 @@ KEPT = f"  tags: {{from: Point, expired: keep, each: {EACH}, aggregate: {{into: 
 # What a scan saw may be old.
 
 
+def unliked() -> tuple[Scene, Any]:
+    w = Scene(COUNT)
+    w.put("POST#1", "METADATA")
+    w.like(1, 1)
+    old = w.scanned()
+    w.remove("USER#1", "LIKE#1")
+    return w, old
+
+
 def test_an_old_image_is_not_believed_where_there_is_an_entry() -> None:
     w = settled()
     old = w.scanned()
@@ -40,11 +49,7 @@ def test_an_old_image_is_not_believed_where_there_is_an_entry() -> None:
 
 
 def test_an_old_image_is_not_believed_where_an_entry_appears_meanwhile() -> None:
-    w = Scene(COUNT)
-    w.put("POST#1", "METADATA")
-    w.like(1, 1)
-    old = w.scanned()
-    w.remove("USER#1", "LIKE#1")
+    w, old = unliked()
     before(w, "transact", w.settle)
     refresher = w.refresher()
     refresher.refresh_scanned(old, deadline())
@@ -54,11 +59,7 @@ def test_an_old_image_is_not_believed_where_an_entry_appears_meanwhile() -> None
 
 
 def test_an_old_image_without_an_entry_is_put_right_by_the_record_on_its_way() -> None:
-    w = Scene(COUNT)
-    w.put("POST#1", "METADATA")
-    w.like(1, 1)
-    old = w.scanned()
-    w.remove("USER#1", "LIKE#1")
+    w, old = unliked()
     w.refresher().refresh_scanned(old, deadline())
     assert w.contributed("USER#1|LIKE#1") != {}
     w.settle()

@@ -72,6 +72,15 @@ def program_of(text: str) -> Program:
     return Program.from_document(loads(text).document())
 
 
+COURSES = """
+table: {key: [PK, SK]}
+entities:
+  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
+  Course: {key: {PK: "COURSE#{courseId}", SK: INFO}}
+projections:
+"""
+
+
 class World:
     """Rules (those under `projections:`, after a common head), a store, and what was rejected."""
 

@@ -9,16 +9,9 @@ import pytest
 
 from projections.engine.registry import REGISTRY
 from projections.engine.store import ItemKey
-from tests.engine.world import World
+from tests.engine.world import COURSES, World
 from tests.operations.verify_scene import assert_sides_differ, brief, drifts, edit, ledger_lose, lost, of, repaired
 
-HEAD = """
-table: {key: [PK, SK]}
-entities:
-  User: {key: {PK: "USER#{userId}", SK: PROFILE}}
-  Course: {key: {PK: "COURSE#{courseId}", SK: INFO}}
-projections:
-"""
 RULE = """
   teachers: {from: User, embed: {into: Course, match: {teacherIds: "{userId}"}, as: teachers, attributes: [name]}}
 """
@@ -27,7 +20,7 @@ RIGHT = [{"id": "u1", "name": "n1"}, {"id": "u0", "name": "n0"}]
 
 
 def filled(**settings: Any) -> World:
-    w = World(RULE, HEAD, **settings)
+    w = World(RULE, COURSES, **settings)
     for number in range(3):
         w.put(f"USER#u{number}", "PROFILE", name=f"n{number}")
         w.put(f"COURSE#{number}", "INFO", teacherIds=["u1", "gone", f"u{number}"])
