@@ -257,7 +257,7 @@ class Answer:
             return python_item({name: value for name, value in image.items() if not name.startswith(prefix)})
         item = _recognise(self._program, read, image)
         assert item is not None
-        resolve = _values(item)
+        resolve = values_of(item)
         values = {name: resolve(name, True) for name in asked}
         names = dict(zip(asked, self._plan.query.attributes or asked, strict=True))
         names = {name: shown_name(attribute) for name, attribute in names.items()}
@@ -307,12 +307,12 @@ def _recognise(program: Program, read: Read, image: Image) -> Item | None:
         for pattern, text in zip(declared.patterns, (key.partition, key.sort or ""), strict=False):
             variables.update(pattern.match(text) or {})
         item = Item(declared, key, variables, image)
-        if declared.match is None or declared.match(_values(item)):
+        if declared.match is None or declared.match(values_of(item)):
             return item
     return None
 
 
-def _values(item: Item) -> Resolve:
+def values_of(item: Item) -> Resolve:
     """Return a resolver of attributes, and of key variables that are no attributes."""
 
     def resolve(name: str, stored: bool = False) -> Value | None:
@@ -338,7 +338,7 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
         item = _recognise(program, read, image)
         if item is None:
             return False
-        values = _values(item)
+        values = values_of(item)
         projected = None if read.index is None else program.tables[read.table].projected_names(read.index)
 
         def is_read(name: str) -> bool:
@@ -347,14 +347,14 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
 
         if any(all(map(is_read, names)) and not matches(values) for names, matches in conditions):
             return False
-        if any(is_read(name) and _text(template, values) != text for name, template, text in wanted):
+        if any(is_read(name) and text_of(template, values) != text for name, template, text in wanted):
             return False
         return _has_order(query, values, is_read) and _is_within(query, parameters, values)
 
     return fits
 
 
-def _text(template: Template, values: Resolver) -> str | None:
+def text_of(template: Template, values: Resolver) -> str | None:
     """Return the text of an item's value; None if it has none, or one that cannot be in a key."""
     try:
         return template.render(values)

@@ -123,9 +123,15 @@ def command(
 def _show(rules: RuleSet, only: str | None, as_json: bool, markdown: bool = False) -> int:
     from projections.inspect.access_patterns import access_patterns, rank_patterns
     from projections.terminal import json_text, print_text
+    from projections.testing.counterexamples import refusal
 
-    patterns = access_patterns(rules.program.model, rules.queries, only)
-    ranks = [*rank_patterns(rules.program.model, rules.queries)] if only is None else []
+    model = rules.program.model
+    patterns = access_patterns(model, rules.queries, only)
+    for number, pattern in enumerate(patterns):
+        if pattern.proposal and (reason := refusal(model, pattern.query, pattern.proposal.text)):
+            plan = pattern.plan._replace(reason=f"{pattern.plan.reason}; {reason}")
+            patterns[number] = pattern._replace(proposal=None, plan=plan)
+    ranks = [*rank_patterns(model, rules.queries)] if only is None else []
     if as_json:
         more = {"ranks": [rank.document() for rank in ranks]} if ranks else {}
         print_text(json_text({"queries": [pattern.document() for pattern in patterns], **more}))

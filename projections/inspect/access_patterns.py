@@ -28,8 +28,6 @@ WORDS: Mapping[Verdict, str] = {
 }
 """Verdicts in words."""
 
-UNANSWERED = ("incomplete", "none")
-
 
 class AccessPattern(NamedTuple):
     """A query with its plan, and what is offered to answer it exactly, if anything is known.
@@ -45,7 +43,7 @@ class AccessPattern(NamedTuple):
     @property
     def answered(self) -> bool:
         """Whether requests return all items of the answer."""
-        return self.plan.verdict not in UNANSWERED
+        return self.plan.verdict not in ("incomplete", "none")
 
     @property
     def words(self) -> str:

@@ -1,33 +1,6 @@
 """Tests of rules: given items, when the application writes, then items. The real engine runs the rules in memory.
 
-In pytest, with a fixture (pytest loads the plugin itself; `plugin` describes how to name the rules):
-
-    def test_a_like_counts(projections):
-        projections.given({"PK": "USER#ada", "SK": "POST#2024#p1", "title": "Notes"})
-        projections.put({"PK": "USER#bob", "SK": "LIKE#POST#p1"})
-        projections.then({"PK": "POST#p1", "SK": "METADATA", "title": "Notes", "likeCount": 1})
-
-    def test_histories_pass(projections):
-        projections.assert_simulation(histories=200)
-
-or as files `*.projections.yaml`, each case a test:
-
-    rules: rules.yaml
-    simulate: 200
-    cases:
-      - about: a like counts
-        given: [{PK: USER#ada, SK: "POST#2024#p1", title: Notes}]
-        when: [{put: {PK: USER#bob, SK: "LIKE#POST#p1"}}]
-        then: [{PK: "POST#p1", SK: METADATA, title: Notes, likeCount: 1}]
-
-`then` lists the items with derived values. All others must be as the application wrote them. The fixture is a `Scenario`,
-which works without pytest too:
-
-    from projections.testing import Scenario
-
-    scenario = Scenario(projections.load("rules.yaml"))
-    scenario.put({"PK": "USER#bob", "SK": "LIKE#POST#p1"})
-    assert scenario.item(["POST#p1", "METADATA"]) == …
+`docs/testing.md` has the fixture of pytest, case files `*.projections.yaml`, and `Scenario`, which works without pytest.
 """
 
 from __future__ import annotations

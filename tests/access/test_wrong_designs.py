@@ -14,6 +14,7 @@ from projections.language.access.planner import plan
 from projections.language.access.proposals import EXACT, merge, proposal
 from projections.language.loader import loads
 from projections.language.review import review_text
+from projections.testing.counterexamples import refusal
 
 FILES = sorted((Path(__file__).parent / "wrong_designs").glob("*.yaml"))
 DESIGNS: dict[str, dict[str, Any]] = {path.stem: YAML(typ="safe").load(path) for path in FILES}
@@ -40,6 +41,7 @@ def test_a_wrong_design_is_refused_with_the_reason_and_the_right_proposal(name: 
     offered = proposal(document, queries[asked], planned, queries.values())
     assert offered is not None
     assert finding.paste == offered.text
+    assert refusal(document, queries[asked], offered.text) == ""
     assert YAML(typ="safe").load(offered.text) == design["proposal"]
 
     pasted = {**rules, **merge(rules, {**design["proposal"], "queries": {}})}

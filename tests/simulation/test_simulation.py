@@ -29,10 +29,10 @@ from projections.errors import RulesError, Transient
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.stores.memory import MemoryStore
+from projections.testing.pools import Pools, _several
 from projections.testing.simulation import campaign, history
 from projections.testing.simulation.campaign import Campaign
 from projections.testing.simulation.history import Setup
-from projections.testing.simulation.pools import Pools, _several
 from projections.testing.simulation.rule_changes import change
 from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions, roll_back
 

@@ -13,9 +13,9 @@ from projections.language.loader import load
 from projections.language.program import Program
 from projections.local.event_replay import LEDGER, schemas
 from projections.stores.memory import MemoryStore
+from projections.testing.pools import Pools
 from projections.testing.simulation.application_writes import Application
 from projections.testing.simulation.item_writer import ItemWriter
-from projections.testing.simulation.pools import Pools
 
 __all__ = ["ALL", "RULES", "compiled", "drain", "random_records", "settled"]
 

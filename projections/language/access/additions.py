@@ -226,7 +226,8 @@ def _shapes(rules: Rules, query: Query) -> Iterator[_Shape]:
     first = query.entities[0]
     separator = rules.tables[rules.entities[first].table].separator
     together = len(query.entities) > 1
-    for prefix in _prefixes(query):
+    entities = "_".join(query.entities).upper()
+    for prefix in (entities, f"{entities}_{query.name}".upper()):  # with the query if the first is in use
         parameters = [str(Field(field.name, field.pipes)) for field in query.by]
         if parameters:
             yield _shape(rules, query, separator.join([prefix, *parameters]), "")
@@ -235,7 +236,7 @@ def _shapes(rules: Rules, query: Query) -> Iterator[_Shape]:
             if named and looks_like_time(named) and not _number_known(rules, query, first, named):
                 text = separator.join([prefix, _month(rules, first, named)])
                 yield _shape(rules, query, text, "one partition for each month, with one request for each")
-            spread = rules.entities[first].id or next(reversed(_variables(rules, first)), None)
+            spread = rules.entities[first].id or next(reversed(rules.entities[first].variables), None)
             if spread is not None:
                 text = separator.join([prefix, f"{{{spread}|bucket({BUCKETS})}}"])
                 yield _shape(
@@ -269,13 +270,6 @@ def looks_like_time(name: str) -> bool:
     return _TIME.fullmatch(name) is not None
 
 
-def _prefixes(query: Query) -> Iterator[str]:
-    """Yield literal beginnings of partition keys: the entity, and with the query if that is in use."""
-    entities = "_".join(query.entities).upper()
-    yield entities
-    yield f"{entities}_{query.name}".upper()
-
-
 def _shape(rules: Rules, query: Query, partition: str, words: str) -> _Shape:
     named = _sorted_by(query)
     sort = {}
@@ -284,7 +278,7 @@ def _shape(rules: Rules, query: Query, partition: str, words: str) -> _Shape:
             sort[entity] = _sort_text(rules, query, entity, named)
         else:
             separator = rules.tables[rules.entities[entity].table].separator
-            names = [text for text in _variables(rules, entity) if text not in query.parameters]
+            names = [text for text in rules.entities[entity].variables if text not in query.parameters]
             sort[entity] = separator.join([entity.upper(), *("{" + name + "}" for name in names)])
     if named is not None and _unknown_type(rules, query, named):
         note = _as_text(named)
@@ -302,11 +296,6 @@ def _unknown_type(rules: Rules, query: Query, name: str) -> bool:
     return not (
         _number_known(rules, query, entity, name) or looks_like_time(name) or name in key_variables(rules, entity)
     )
-
-
-def _variables(rules: Rules, entity: str) -> tuple[str, ...]:
-    """Return the variables of an entity's key, in order."""
-    return rules.entities[entity].variables
 
 
 def _sort_text(rules: Rules, query: Query, entity: str, name: str) -> str:
@@ -471,7 +460,7 @@ def _copies(rules: Rules, query: Query) -> Iterator[Addition]:
     if name is not None and not types_of(rules).is_whole(entity, name):
         return
     number = name is not None and _number_known(rules, query, entity, name)
-    rest = [name for name in dict.fromkeys([*named, *_variables(rules, entity)]) if name not in parameters]
+    rest = [name for name in dict.fromkeys([*named, *rules.entities[entity].variables]) if name not in parameters]
     key = {
         table.partition[0]: table.separator.join([into.upper(), *("{" + name + "}" for name in parameters)]),
         table.sort[0]: table.separator.join("{" + name + "}" for name in rest) or into.upper(),

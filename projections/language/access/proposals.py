@@ -18,7 +18,7 @@ from projections.language.analysis import analyse
 from projections.language.files import block
 from projections.language.findings.families import rule_remarks
 from projections.language.findings.rule_facts import Facts
-from projections.language.models import SINGLE, Rules
+from projections.language.models import SINGLE, Rules, once
 
 EXACT = VERDICTS[:2]
 """The verdicts of plans that read exactly the items of the answer."""
@@ -27,16 +27,12 @@ EXACT = VERDICTS[:2]
 class Proposal(NamedTuple):
     """An addition that answers a query.
 
-    `text` is YAML to paste into the rule file: it extends or replaces parts that exist under the same names. `data` are the
-    same as data. `sentence` says what the addition does. `document` are the changed rules, `query` is the query (changed, if
-    `text` changes it), and `plan` is its plan on them.
+    `text` is YAML to paste into the rule file: it extends or replaces parts that exist under the same names. `sentence` says
+    what the addition does. `plan` is the plan of the query, which `text` may change, on the changed rules.
     """
 
     text: str
-    data: Mapping[str, Any]
     sentence: str
-    rules: Rules
-    query: Query
     plan: Plan
     unused: str = ""
     """Why it does not use an index whose keys are free, if there is one."""
@@ -54,11 +50,9 @@ def proposal(
     """
     if plan.verdict in EXACT:
         return None
-    data = _data(rules)
-    before = _Findings(rules, data)
     unused: dict[str, str] = {}
     for addition in additions(rules, query, plan):
-        changed = before.with_addition(addition)
+        changed = _with_addition(rules, addition)
         if isinstance(changed, str):
             if addition.index is not None:
                 unused.setdefault(addition.index, f"{addition.index} is not used: {changed}")
@@ -70,40 +64,29 @@ def proposal(
             if other_query != query
         ):
             shown = "" if addition.index is not None else next(iter(unused.values()), "")
-            text = block(addition.data)
-            return Proposal(text, addition.data, addition.sentence, changed, addition.query, again, shown)
+            return Proposal(block(addition.data), addition.sentence, again, shown)
     return None
 
 
-class _Findings:
-    """Rules and their findings, to compare those of changed rules with."""
-
-    def __init__(self, rules: Rules, data: Mapping[str, Any]) -> None:
-        self._rules = rules
-        self._data = data
-        self._before: frozenset[tuple[str, object]] | None = None
-
-    def with_addition(self, addition: Addition) -> Rules | str:
-        """Return the rules with an addition, or the mistake, error or warning that they would have."""
-        rest = {name: value for name, value in addition.data.items() if name != "queries"}
-        if not rest:
-            return self._rules
-        try:
-            rules = _rules(merge(self._data, rest))
-        except ValidationError:
-            return "the rules would not be valid"
-        if mistakes := analyse(rules):
-            return mistakes[0].message
-        if self._before is None:
-            self._before = frozenset((code, path) for code, path, _ in _warnings(_rules(self._data)))
-        for code, path, words in _warnings(rules):
-            if (code, path) not in self._before:
-                return f"{words} [{code}]"
+def _with_addition(rules: Rules, addition: Addition) -> Rules | str:
+    """Return the rules with an addition, or the mistake, error or warning that they would have."""
+    rest = {name: value for name, value in addition.data.items() if name != "queries"}
+    if not rest:
         return rules
+    try:
+        changed = Rules.from_document(merge(file_data(rules), rest))
+    except ValidationError:
+        return "the rules would not be valid"
+    if mistakes := analyse(changed):
+        return mistakes[0].message
+    new = (f"{words} [{code}]" for code, path, words in _warnings(changed) if (code, path) not in _complaints(rules))
+    return next(new, changed)
 
 
-def _rules(data: Mapping[str, Any]) -> Rules:
-    return Rules.from_document(data)
+@once
+def _complaints(rules: Rules) -> frozenset[tuple[str, object]]:
+    """Return the code and the place of each error and warning of `check`, as of rules that are loaded again."""
+    return frozenset((code, path) for code, path, _ in _warnings(Rules.from_document(file_data(rules))))
 
 
 def _warnings(rules: Rules) -> Iterator[tuple[str, object, str]]:
@@ -113,7 +96,7 @@ def _warnings(rules: Rules) -> Iterator[tuple[str, object, str]]:
             yield remark.kind.code, remark.path, remark.reason
 
 
-def _data(rules: Rules) -> dict[str, Any]:
+def file_data(rules: Rules) -> dict[str, Any]:
     """Return the canonical document, with `table` if there is only the one of that name."""
     data = rules.document()
     tables = data.pop("tables")

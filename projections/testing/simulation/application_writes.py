@@ -13,9 +13,9 @@ from projections.engine.store import Image, ItemKey, Update, Value
 from projections.errors import InvalidRequest
 from projections.language.entity import Entity
 from projections.language.syntax import root
+from projections.testing.pools import FOREIGN
 from projections.testing.simulation import external_writes
 from projections.testing.simulation.item_writer import ItemWriter, place
-from projections.testing.simulation.pools import FOREIGN
 
 _HELD = 6
 """The most items that are read and may be put back."""

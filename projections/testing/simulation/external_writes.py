@@ -17,8 +17,8 @@ from projections.engine.ledger_items import COUNT, LEDGER, Target, group_key, me
 from projections.engine.store import Delete, Image, ItemKey, Update, Value
 from projections.language.values import number_text
 from projections.stores.memory import MemoryStore
+from projections.testing.pools import FOREIGN
 from projections.testing.simulation.item_writer import ItemWriter
-from projections.testing.simulation.pools import FOREIGN
 
 
 def change_derived(writer: ItemWriter) -> bool:

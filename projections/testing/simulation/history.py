@@ -26,6 +26,7 @@ from projections.language.program import Program
 from projections.local.event_replay import schemas
 from projections.local.event_source import Batch, EventSourceMapping
 from projections.operations.backfill import backfill_runs, runner
+from projections.testing.pools import Pools
 from projections.testing.simulation.application_writes import Application, come_between
 from projections.testing.simulation.database import Database
 from projections.testing.simulation.deployment import Deployment
@@ -33,7 +34,6 @@ from projections.testing.simulation.fault_plan import FaultPlan
 from projections.testing.simulation.history_checks import HistoryChecks
 from projections.testing.simulation.item_writer import ItemWriter
 from projections.testing.simulation.operators import JobRunner, Operators
-from projections.testing.simulation.pools import Pools
 from projections.testing.simulation.rule_versions import RuleVersion, RuleVersions, edit_again, edit_rules, roll_back
 from projections.testing.simulation.scheduler import Faults, FunctionRaised, Scheduler
 from projections.testing.simulation.trace import Trace, short_number

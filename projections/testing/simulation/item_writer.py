@@ -17,7 +17,7 @@ from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.syntax import joined, root, steps
 from projections.stores.memory import MemoryStore
-from projections.testing.simulation.pools import FOREIGN, Kind, Pools
+from projections.testing.pools import FOREIGN, Kind, Pools
 
 _KEYS = 5
 """The most items of one entity in a history: few enough that they are written again and again."""

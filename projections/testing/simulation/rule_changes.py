@@ -27,7 +27,7 @@ from projections.language.program import Program
 from projections.language.syntax import LanguageError, key_text, steps
 from projections.language.templates import Template
 from projections.testing.oracle import Oracle
-from projections.testing.simulation.pools import FOREIGN, Pools
+from projections.testing.pools import FOREIGN, Pools
 
 Document = dict[str, Any]
 

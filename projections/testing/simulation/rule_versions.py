@@ -11,8 +11,8 @@ from typing import Any
 from projections.language.measures import ADDED
 from projections.language.program import Program
 from projections.language.rules import AggregateRule, Rule
+from projections.testing.pools import Pools
 from projections.testing.simulation.harm import Ownership
-from projections.testing.simulation.pools import Pools
 from projections.testing.simulation.rule_changes import change
 
 _TRIES = 20

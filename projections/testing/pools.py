@@ -1,4 +1,4 @@
-"""The values that an application under simulation writes, guessed from how rules use each name.
+"""The values that an application writes in tests, guessed from how rules use each name.
 
 The pools are small, so that items meet in groups, move between them and come back. For each pattern there are values
 that fit and values that do not; for each pipe and expression mostly values that it takes, and some that are bad input.
@@ -82,7 +82,7 @@ class Pools:
         self.created = {name: self._kind(name) for name, entity in program.entities.items() if entity.owned_by_rules}
         """Entities that rules create, where the application may put items of its own."""
         self.matches = {
-            name: list(_examples(entity.pattern.conditions))
+            name: list(examples(entity.pattern.conditions))
             for name, entity in program.entities.items()
             if entity.pattern is not None
         }
@@ -154,7 +154,7 @@ class Pools:
             self._reads[source][path] = None
 
     def _pattern(self, source: str, variable: str, pattern: Pattern) -> None:
-        for name, values in _examples(pattern.conditions):
+        for name, values in examples(pattern.conditions):
             self._read(source, variable, name)
             self._add(name, values)
 
@@ -361,7 +361,7 @@ def _nest(fields: Mapping[str, Value]) -> dict[str, Any]:
     """Paths and values as the contents of a map."""
     image: dict[str, Any] = {}
     for path, value in fields.items():
-        _put(image, path, value)
+        put_at(image, path, value)
     return image
 
 
@@ -369,12 +369,12 @@ def _numeric(text: str) -> bool:
     return text.removeprefix("-").replace(".", "", 1).isdecimal()
 
 
-def _examples(conditions: Iterable[Test | Either]) -> Iterator[tuple[str, list[Value]]]:
+def examples(conditions: Iterable[Test | Either]) -> Iterator[tuple[str, list[Value]]]:
     """For each name in a pattern: values that fit one of its alternatives, and values that fit none."""
     for condition in conditions:
         if isinstance(condition, Either):
             for branch in condition.branches:
-                yield from _examples(branch)
+                yield from examples(branch)
             continue
         values: list[Value] = []
         for alternative in condition.alternatives:
@@ -417,7 +417,7 @@ def _piped_values(pipe: str) -> list[Value]:
     return [{"S": "Ab"}, {"S": "ab"}, {"S": "cD"}]
 
 
-def _put(image: dict[str, Value], path: str, value: Value) -> None:
+def put_at(image: dict[str, Value], path: str, value: Value) -> None:
     """Set the value at a dotted path of an item, in maps that replace other values. A map is kept for its elements."""
     *before, last = steps(path)
     place: Any = image
