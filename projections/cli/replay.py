@@ -53,6 +53,12 @@ if TYPE_CHECKING:
     help="Run this query of the rule file afterwards, and print its items; repeatable.",
 )
 @select_option
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Make N changes at a time, and run the functions in between. [default: all at once]",
+)
 @click.option("--save", metavar="FILE", help="Also write the records of EVENTS to this file, as one Lambda event.")
 @click.option(
     "--table",
@@ -67,6 +73,7 @@ def command(
     as_json: bool,
     select: tuple[str, ...],
     asks: tuple[str, ...],
+    batch_size: int | None,
     save: str | None,
     tables: tuple[str, ...],
 ) -> int:
@@ -86,8 +93,8 @@ def command(
       - {PK: USER#ann, SK: "LIKE#POST#p1"}
 
     First, puts the newest version of each recorded item of the application into temporary tables in memory. Then delivers
-    the recorded events, and then the stream records of the temporary tables, until nothing changes. So a rule with `once`
-    reads the newest values; a case file with `settle` shows what it reads at the time.
+    the recorded events, and then the stream records of these tables, until nothing changes. So a rule with `once` reads the
+    newest values. With --batch-size 1, it reads the values at the time.
 
     With --select, other rules do not run. If a selected rule reads values of other rules, a note is printed.
 
@@ -127,7 +134,7 @@ def command(
         write_output(save, json_text({"Records": [_rename_table(record, names) for record in records]}) + "\n")
         note_written(save, count(len(records), "record"))
     temporary = MemoryTables(schemas(program), records)
-    result = replay(program, records, temporary)
+    result = replay(program, records, temporary, batch_size=batch_size or 100, stepwise=batch_size is not None)
     answers = [
         Asked(query, parameters, plain_items(ask(temporary.store, loaded, query.name, parameters).page().items))
         for query, parameters in asked

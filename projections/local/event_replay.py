@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from projections.aws.wiring import Processing, StreamHandler
 from projections.engine.processor import Processor
 from projections.engine.records import Record as Decoded
-from projections.engine.records import decode
+from projections.engine.records import decode, stream_label
 from projections.engine.rejections import Rejected
+from projections.engine.running import slices
 from projections.engine.stages import Outcome
 from projections.engine.store import Image, ItemKey, Schema, Store
 from projections.errors import BadInput, InvalidRequest, ProjectionsError, UsageError
@@ -72,15 +74,19 @@ def replay(
     tables: Tables,
     *,
     batch_size: int = 100,
+    stepwise: bool = False,
     rounds: int = ROUNDS,
     engine: Callable[..., Processing] = Processor,
 ) -> Replay:
     """Seed `tables` with the recorded source items, deliver the records, then those of the tables' own streams.
 
+    With `stepwise`, for tables in memory, make the changes of each batch instead, and deliver all records of this and of
+    what follows before the next batch.
+
     Raises ProjectionsError if the items do not converge.
     """
     logical = logical_names(program, records)
-    images = seeds(program, records, logical)
+    images = [] if stepwise else seeds(program, records, logical)
     images = [(table, image) for table, image in images if tables.seed(table, image)]
     result = Replay({program.tables[table].key(table, image): image for table, image in images})
     result.recorded = len(records)
@@ -89,20 +95,56 @@ def replay(
     tables.drain(len(images))
     newest = max([created_at(record) or 0.0 for record in records], default=0.0)
     deliver = _delivery(program, tables, batch_size, result, engine, newest)
-    waiting = in_shard(program, records)
-    while waiting:
-        if result.rounds == rounds:
-            raise unstable(waiting, rounds)
-        result.rounds += 1
-        result.records += waiting
-        deliver(waiting)
-        waiting = tables.records()
+    result.records, versions = in_shard(program, records), dict[ItemKey, str]()
+    for waiting in slices([*result.records], batch_size) if stepwise else [[*result.records]]:
+        if stepwise and isinstance(tables, MemoryTables):
+            waiting = _make_changes(program, waiting, result, tables, versions)
+        last = result.rounds + rounds
+        while waiting:
+            if result.rounds == last:
+                raise unstable(waiting, rounds)
+            result.rounds += 1
+            deliver(waiting)
+            result.records += (waiting := [*tables.records()])
     for table, schema in program.tables.items():
         if table != LEDGER:
             result.after |= {schema.key(table, image): image for image in tables.items(table)}
     visible = ({name: value for name, value in item.items() if name != "secret"} for item in tables.items(LEDGER))
     result.ledger = sorted(visible, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
     return result
+
+
+def _make_changes(
+    program: Program, records: Sequence[Record], result: Replay, tables: MemoryTables, versions: dict[ItemKey, str]
+) -> list[Record]:
+    """Make the application's changes again, and return their records, after those that cannot be read.
+
+    Values of rules stay. `versions` are those of the last changes: an earlier one is a second delivery.
+    """
+    unread = []
+    for record in records:
+        try:
+            change = decode(record, result.names, program.tables)
+        except BadInput:
+            unread.append(record)  # the handler will report it
+            continue
+        key, known = change.key, versions.get(change.key, "")
+        if change.version <= known:
+            continue
+        versions[key] = change.version
+        old, new = (image and _own_attributes(program, key, image) for image in (change.old, change.new))
+        if not known and old:
+            tables.seed(key.table, old)
+        stored = tables.store.get(key) or {}
+        item = program.recognise(key, stored)
+        if new:
+            derived = program.derived_attributes(item.entity.name) if item is not None else ()
+            kept = (name for name in stored if name in derived or name.startswith(program.guard_prefix))
+            with suppress(InvalidRequest):  # no table can have it
+                tables.store.put(key.table, {**{name: stored[name] for name in kept}, **new})
+        elif item is not None and not item.entity.owned_by_rules:
+            tables.store.remove(key, by_ttl=change.expired)
+    return [*unread, *tables.records()]
 
 
 def in_shard(program: Program, records: Sequence[Record]) -> list[Record]:
@@ -265,19 +307,15 @@ def schemas(program: Program) -> dict[str, Schema]:
     return {**program.tables, LEDGER: LEDGER_SCHEMA}
 
 
-def stream_label(record: Record) -> str:
-    """Return the label of a record's stream, the end of its ARN: the time when it was enabled. Empty if it has none."""
-    _, _, label = source_arn(record).partition("/stream/")
-    return label
-
-
 class MemoryTables:
     """Tables in memory. Their streams continue the newest recorded one: its label, and greater sequence numbers."""
 
     def __init__(self, schemas: Mapping[str, Schema], recorded: Sequence[Record]) -> None:
         names = [name for name in schemas if name != LEDGER]
         self._records: list[Record] = []
-        self.label = max(map(stream_label, recorded), default="") or "2025-01-01T00:00:00.000"
+        self.label = (
+            max((stream_label(source_arn(record)) for record in recorded), default="") or "2025-01-01T00:00:00.000"
+        )
         """Of the streams."""
         self.names = {name: name for name in schemas}
         self.store = MemoryStore(

@@ -129,7 +129,9 @@ def settled(pattern: Pattern) -> list[tuple[str, Image]]:
 
 @patterns
 def test_one_by_one_or_delivered_twice_they_end_in_the_same(pattern: Pattern) -> None:
-    assert plainly(pattern, replayed(pattern, in_memory(pattern), batch_size=1)) == pattern.case["items"]
+    for stepwise in (False, True):
+        replay = replayed(pattern, in_memory(pattern), batch_size=1, stepwise=stepwise)
+        assert plainly(pattern, replay) == pattern.case["items"]
     twice = replayed(pattern, in_memory(pattern), [*pattern.records, *pattern.records], batch_size=7)
     assert plainly(pattern, twice) == pattern.case["items"]
 

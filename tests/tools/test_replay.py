@@ -234,6 +234,22 @@ projections:
     assert (image["soldBy"], image["label"]) == ({"S": "ann"}, {"S": "ben"})
 
 
+@pytest.mark.parametrize(("options", "paid"), [([], 20), (["--batch-size", "3"], 20), (["--batch-size", "1"], 10)])
+def test_small_batches_show_what_a_rule_with_once_read(run: Run, tmp_path: Path, options: list[str], paid: int) -> None:
+    (tmp_path / "rules.yaml").write_text("""\
+table: {key: [PK, SK]}
+entities: {Course: {key: {PK: "C#{id}", SK: C}}, Seat: {key: {PK: "C#{id}", SK: "S#{student}"}}}
+projections:
+  price: {from: Course, embed: {into: Seat, match: {id: "{id}"}, attributes: [price]}}
+  paid: {from: Seat, compute: {set: {paid: price}, once: true}}
+""")
+    course, seat, other = {"PK": "C#1", "SK": "C"}, {"PK": "C#1", "SK": "S#ann"}, {"PK": "C#1", "SK": "S#ben"}
+    steps = [{"put": {**course, "price": 10}}, {"put": seat}, {"put": {**course, "price": 20}}, {"put": other}]
+    (tmp_path / "events.json").write_text(json.dumps([*steps, {"update": {**seat, "level": 2}}, {"delete": other}]))
+    document = replayed(run, "--rules", tmp_path / "rules.yaml", tmp_path / "events.json", *options)
+    assert document["items"] == [{**course, "price": 20}, {**seat, "level": 2, "price": 20, "paid": paid}]
+
+
 def test_a_newer_stream_beats_a_greater_sequence_number(program: Program) -> None:
     later = ARN.replace("2026-03", "2026-04")
     entries = [record(50, "USER#a"), record(1, "USER#a", arn=later)]
