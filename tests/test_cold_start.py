@@ -41,7 +41,7 @@ NEVER = (
     "greenlet",
     "localstack_client",
     "pydantic",
-    "ruamel",
+    "yaml",
     "s3transfer",
     "projections.engine.refresh",
     "projections.language.findings",

@@ -12,7 +12,7 @@ import projections.engine
 import projections.stores
 from projections.cli.main import COMMANDS
 
-COMMAND_LINE = {"click", "ruamel", "pydantic", "greenlet", "localstack_client", "pytest"}
+COMMAND_LINE = {"click", "yaml", "pydantic", "greenlet", "localstack_client", "pytest"}
 NOT_DEPLOYED = tuple(f"projections.{room}" for room in ("local", "deploy", "inspect", "init", "testing", "dev", "cli"))
 AWS = {"boto3", "botocore", "s3transfer", "aws_lambda_powertools", "aws_xray_sdk"}
 
@@ -67,7 +67,7 @@ def test_operations_load_nothing_of_the_command_line() -> None:
 
 
 def test_rule_files_load_no_terminal() -> None:
-    assert packages(loaded("projections.language.loader")) & (COMMAND_LINE | AWS) == {"pydantic", "ruamel"}
+    assert packages(loaded("projections.language.loader")) & (COMMAND_LINE | AWS) == {"pydantic", "yaml"}
 
 
 def test_the_pytest_plugin_adds_nothing_to_a_run_that_does_not_use_it() -> None:

@@ -1,20 +1,24 @@
 """Parses a YAML 1.2 or JSON text to plain data with the place of each part.
 
-It uses ruamel.yaml's node tree instead of its constructors: nodes have places and duplicate names, and nothing becomes a
-date or another type that JSON does not have.
+It uses PyYAML's node tree instead of its constructors: nodes have places and duplicate names, and nothing becomes a date or
+another type that JSON does not have.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.composer import Composer
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.composer import Composer
+from yaml.error import MarkedYAMLError, YAMLError
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.parser import Parser
+from yaml.reader import Reader
+from yaml.resolver import BaseResolver
+from yaml.scanner import Scanner
 
 from projections.errors import ProjectionsError
 from projections.language.files import MOST_BYTES
@@ -104,7 +108,7 @@ class Source:
     def is_quoted(self, path: Location) -> bool:
         """Return whether the text at a place has quotes, or is a block of its own."""
         node = self._part(path)._values.get(path)
-        return not isinstance(node, ScalarNode) or node.style is not None
+        return not isinstance(node, ScalarNode) or bool(node.style)
 
     def rename(self, path: Location, name: str) -> None:
         """Make the part at `path` also available under another last name: the correct spelling."""
@@ -151,8 +155,8 @@ def read(text: str, *, long_form: Callable[[Node], Node] = lambda node: node) ->
         raise _unreadable(text, error) from None
     except YAMLError as error:
         raise UnreadableError(f"not YAML: {' '.join(str(error).split())}", *_reader_position(text, error)) from None
-    except (ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError, NotImplementedError) as error:
-        # ruamel.yaml raises other errors, without a place, for bad directives and escapes beyond Unicode
+    except (ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError) as error:
+        # PyYAML raises other errors, without a place, for bad directives and escapes beyond Unicode
         raise UnreadableError(f"not YAML: {error}") from None
     source = Source(text)
     if node is not None:
@@ -166,29 +170,61 @@ def read(text: str, *, long_form: Callable[[Node], Node] = lambda node: node) ->
 def _compose(text: str) -> Node | None:
     """Return the tree of nodes of one document, at most twice MOST_VALUES: it is built before its values are counted.
 
-    Raises UnreadableError if it has more, and the errors of ruamel.yaml.
+    Raises UnreadableError if it has more, and the errors of PyYAML.
     """
     if len(text) > MOST_BYTES:
         raise UnreadableError(f"too large: more than {MOST_BYTES // 2**20} MiB of YAML")
+    try:
+        return _FAST(text).get_single_node()
+    except (YAMLError, ValueError):
+        return _Plain(text).get_single_node()  # its messages are better, and it reads halves of surrogate pairs
 
-    class Bounded(Composer):
-        left = 2 * MOST_VALUES
-        depth = 0
 
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            self.left -= 1
-            self.depth += 1
-            if self.left < 0:
-                raise UnreadableError(_too_large())
-            if self.depth > _DEEPEST_TEXT:
-                raise UnreadableError("nested too deeply")
-            node = super().compose_node(parent, index)
-            self.depth -= 1
-            return node
+_UNQUOTED = re.compile(
+    r"(?P<bool>true|True|TRUE|false|False|FALSE)|(?P<null>~|null|Null|NULL|)|(?P<merge><<)"
+    r"|(?P<int>[-+]?(?:0b[01_]+|0o?[0-7_]+|[0-9][0-9_]*|0x[0-9a-fA-F_]+))|(?P<float>[-+]?(?:[0-9][0-9_]*\.[0-9_]*"
+    r"(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9_]+(?:[eE][-+][0-9]+)?|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN))"
+)
+"""What is not text, by the types of YAML 1.2: `yes`, `on` and `1:30` are."""
 
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Composer = Bounded
-    return yaml.compose(text)  # type: ignore[no-any-return]
+
+class _Bounded(Composer, BaseResolver):
+    left, depth = 2 * MOST_VALUES, 0
+
+    def resolve(self, kind: Any, value: str, implicit: Any) -> str:
+        typed = _UNQUOTED.fullmatch(value) if kind is ScalarNode and implicit[0] else None
+        return _TAG + ((typed and typed.lastgroup) or {MappingNode: "map", SequenceNode: "seq"}.get(kind, "str"))
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        self.left -= 1
+        self.depth += 1
+        if self.left < 0:
+            raise UnreadableError(_too_large())
+        if self.depth > _DEEPEST_TEXT:
+            raise UnreadableError("nested too deeply")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+class _Plain(_Bounded, Reader, Scanner, Parser):
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        for part in (Scanner, Parser, Composer, BaseResolver):
+            part.__init__(self)
+
+
+_FAST: Callable[[str], _Bounded] = _Plain
+with suppress(ImportError):  # PyYAML may have been built without libyaml
+    from yaml._yaml import CParser
+
+    class _WithLibyaml(_Bounded, CParser):
+        def __init__(self, text: str) -> None:
+            CParser.__init__(self, text)
+            Composer.__init__(self)
+            BaseResolver.__init__(self)
+
+    _FAST = _WithLibyaml
 
 
 def _too_large() -> str:
@@ -271,7 +307,7 @@ class _Reading:
         """Yield the entries of a mapping, then those that it merges with `<<`, which its own override."""
         merges: list[Node] = []
         for key, value in node.value:
-            if key.tag == _TAG + "merge" and key.style is None:
+            if key.tag == _TAG + "merge" and not key.style:
                 merges += value.value if isinstance(value, SequenceNode) else [value]
             else:
                 yield key, value, False

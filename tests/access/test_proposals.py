@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from random_tables import fitting_query, query, rules
-from ruamel.yaml import YAML
 
 from projections.api import from_dict, load
 from projections.api import loads as from_text
@@ -26,6 +25,7 @@ from projections.language.loader import loads
 from projections.language.review import review_text
 from projections.testing.counterexamples import refusal
 from projections.testing.scenario import Scenario
+from tests.yaml_text import yaml_data
 
 
 @pytest.mark.parametrize("seed", range(1000, 1006))
@@ -52,7 +52,7 @@ def proposed(seed: int, tally: Counter[str]) -> None:
         tally["proposed" if found is not None else "none known"] += 1
         if found is None:
             continue
-        pasted = merge({**data, "queries": {name: asked[name]}}, YAML(typ="safe").load(found.text))
+        pasted = merge({**data, "queries": {name: asked[name]}}, yaml_data(found.text))
         changed = loads(json.dumps(pasted))
         planned = plan(changed.completed(), queries_of(changed)[name])
         assert planned.verdict in EXACT
@@ -93,7 +93,7 @@ def offered_for_best(text: str) -> tuple[Any, str]:
     rules = from_text(text)
     (found,) = access_patterns(rules.program.model, rules.queries)
     assert found.proposal is not None
-    data = merge(YAML(typ="safe").load(text), YAML(typ="safe").load(found.proposal.text))
+    data = merge(yaml_data(text), yaml_data(found.proposal.text))
     return found, json.dumps(data)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from projections.language.access.plan import queries_of
 from projections.language.access.planner import plan
@@ -15,9 +14,10 @@ from projections.language.access.proposals import EXACT, merge, proposal
 from projections.language.loader import loads
 from projections.language.review import review_text
 from projections.testing.counterexamples import refusal
+from tests.yaml_text import yaml_data
 
 FILES = sorted((Path(__file__).parent / "wrong_designs").glob("*.yaml"))
-DESIGNS: dict[str, dict[str, Any]] = {path.stem: YAML(typ="safe").load(path) for path in FILES}
+DESIGNS: dict[str, dict[str, Any]] = {path.stem: yaml_data(path.read_text()) for path in FILES}
 
 
 def test_there_are_twenty_of_them() -> None:
@@ -42,7 +42,7 @@ def test_a_wrong_design_is_refused_with_the_reason_and_the_right_proposal(name: 
     assert offered is not None
     assert finding.paste == offered.text
     assert refusal(document, queries[asked], offered.text) == ""
-    assert YAML(typ="safe").load(offered.text) == design["proposal"]
+    assert yaml_data(offered.text) == design["proposal"]
 
     pasted = {**rules, **merge(rules, {**design["proposal"], "queries": {}})}
     pasted["queries"] = {**rules["queries"], **design["proposal"].get("queries", {})}

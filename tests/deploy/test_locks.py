@@ -149,7 +149,7 @@ def test_two_builds_in_different_directories_are_the_same_bytes_and_start_with_n
     assert {"handlers/sbom.cdx.json", "rules.json"} <= first.keys()
     program = (
         "import sys; sys.path.append(sys.argv[1]); import handlers.audit, handlers.stream, handlers.worker; "
-        "print([n for n in ('pydantic', 'ruamel', 'click', 'aws_xray_sdk') if n in sys.modules])"
+        "print([n for n in ('pydantic', 'yaml', 'click', 'aws_xray_sdk') if n in sys.modules])"
     )
     environment = {
         "TABLE_NAME": "app",

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from emulators import ROOT, unavailable
-from ruamel.yaml import YAML
 from sources import copy_sources
+
+from tests.yaml_text import yaml_data
 
 pytestmark = pytest.mark.deep
 
-ACTION: dict[str, Any] = YAML(typ="safe").load((ROOT / "action.yml").read_text())
-(HOOK,) = YAML(typ="safe").load((ROOT / ".pre-commit-hooks.yaml").read_text())
+ACTION: dict[str, Any] = yaml_data((ROOT / "action.yml").read_text())
+(HOOK,) = yaml_data((ROOT / ".pre-commit-hooks.yaml").read_text())
 EXAMPLE = (ROOT / "projections/init/example/rules.yaml").read_text()
 STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
 

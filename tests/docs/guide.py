@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from ruamel.yaml import YAML
 
 import projections
+from tests.yaml_text import yaml_data
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -105,7 +105,7 @@ def added(base: str, data: dict[str, Any]) -> str:
 
 @cache
 def _loaded(text: str) -> dict[str, Any]:
-    document: dict[str, Any] = YAML(typ="safe").load(text)
+    document: dict[str, Any] = yaml_data(text)
     return document
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from guide import ROOT
-from ruamel.yaml import YAML
 
 from projections.deploy.cloudformation import read_template
 from projections.engine.store import Image
+from tests.yaml_text import yaml_data
 
 __all__ = ["ATTRIBUTES", "KINDS", "MESSAGE", "kind_of", "ledger_page"]
 
@@ -68,7 +68,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(pattern, re.DOTALL)
 
 
-_STORED = YAML(typ="safe").load((ROOT / "tests/docs/stored.yaml").read_text(encoding="utf-8"))
+_STORED = yaml_data((ROOT / "tests/docs/stored.yaml").read_text(encoding="utf-8"))
 KINDS = [Kind(**kind) for kind in _STORED["ledger"]]
 ATTRIBUTES = [Attribute(**attribute) for attribute in _STORED["items"]]
 MESSAGE: dict[str, str] = _STORED["message"]

@@ -18,7 +18,6 @@ import click
 from guide import DOCS, ROOT, added
 from ledger_page import ledger_page
 from metrics_page import metrics_page
-from ruamel.yaml import YAML
 from rules_reference_page import rules_reference_page
 
 from projections.cli.main import COMMANDS, GROUPS, cli
@@ -36,6 +35,7 @@ from projections.local.steps import STEP
 from projections.testing.cases import CASE, FILE
 from projections.testing.plugin import pytest_addoption
 from projections.testing.scenario import Scenario
+from tests.yaml_text import yaml_data
 
 __all__ = ["EXAMPLES", "PAGES", "command_of", "findings_of_example", "help_blocks"]
 
@@ -68,17 +68,17 @@ EXAMPLES = {**KINDS, **template_kinds.KINDS}
 def findings_of_example(code: str) -> tuple[Finding, ...]:
     """Return the findings of the example of a kind."""
     if code in template_kinds.KINDS:
-        template = _merged(_social()[1], YAML(typ="safe").load(_texts()["templates"][code]["example"]))
+        template = _merged(_social()[1], yaml_data(_texts()["templates"][code]["example"]))
         return tuple(disagreements(Document("template.yaml", template), _social()[0]))
     assert code in _texts()["rules"], f"add summary, why and example of {code} to tests/docs/findings.yaml"
     example = _texts()["rules"][code]["example"]
-    data = YAML(typ="safe").load(example)
+    data = yaml_data(example)
     return review_text(example if "table" in data else added(_texts()["base"], data)).findings
 
 
 @cache
 def _texts() -> Mapping[str, Any]:
-    texts: Mapping[str, Any] = YAML(typ="safe").load((ROOT / "tests/docs/findings.yaml").read_text(encoding="utf-8"))
+    texts: Mapping[str, Any] = yaml_data((ROOT / "tests/docs/findings.yaml").read_text(encoding="utf-8"))
     return texts
 
 

@@ -21,8 +21,9 @@ from typing import Any
 import pytest
 from guide import DOCS, ROOT, apply_to_post, blocks, run_examples, said
 from place import Place
-from ruamel.yaml import YAML
 from test_operations_page import committed, operation
+
+from tests.yaml_text import yaml_data
 
 sys.path.append(str(ROOT / "tests/deploy"))
 
@@ -75,7 +76,7 @@ class Reader:
                     assert said(block.text) == [], "the rules of a page have no findings"
             elif block.language == "yaml":
                 rules = projections.load(self.place / "rules.yaml")
-                Case(name, 0, YAML(typ="safe").load(block.text)).play(Scenario(rules))
+                Case(name, 0, yaml_data(block.text)).play(Scenario(rules))
             elif block.language == "sh" and not block.not_run:
                 skipped = not self.deployed and "--stack " in block.text
                 self.printed = None if skipped else "".join(map(self._command, lines_of(block)))

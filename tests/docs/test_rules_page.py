@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import pytest
 from guide import DOCS, ROOT, Example, examples, headings, said
-from ruamel.yaml import YAML
 from rules_reference_page import MARKED
 
 import projections
@@ -24,6 +23,7 @@ from projections.local.items import value_of, wire_item
 from projections.testing.cases import Case
 from projections.testing.scenario import Scenario
 from tests.operations.backfill.stage import Stage
+from tests.yaml_text import yaml_data
 
 GUIDE = (DOCS / "rules.md").read_text()
 REFERENCE = (DOCS / "rules-reference.md").read_text()
@@ -33,7 +33,7 @@ of_examples = pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: f"{on
 
 
 def plain(text: str) -> Any:
-    return YAML(typ="safe").load(text)
+    return yaml_data(text)
 
 
 @of_examples

@@ -16,9 +16,10 @@ from ruamel.yaml import YAML
 
 from projections.language.findings.kinds import CODES
 from projections.language.review import Review, review_text
+from tests.yaml_text import yaml_data
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = YAML(typ="safe").load(Path(__file__).parent / "cases" / "findings.yaml")
+CASES = yaml_data((Path(__file__).parent / "cases" / "findings.yaml").read_text())
 
 BASE = """\
 tables:
@@ -271,7 +272,7 @@ FILES = list(_files())
 @st.composite
 def texts(draw: st.DrawFn) -> str:
     """A rule file with findings, some of its rules taken out and the rest written in another way."""
-    data = YAML(typ="safe").load(draw(st.sampled_from(FILES)))
+    data = yaml_data(draw(st.sampled_from(FILES)))
     names = list(data["projections"])
     for name in draw(st.sets(st.sampled_from(names), max_size=len(names) - 1)):
         del data["projections"][name]

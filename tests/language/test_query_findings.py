@@ -6,11 +6,11 @@ import json
 
 import pytest
 from emulators import ROOT
-from ruamel.yaml import YAML
 
 from projections.language.review import review_text
+from tests.yaml_text import yaml_data
 
-EXAMPLES = YAML(typ="safe").load((ROOT / "tests/docs/findings.yaml").read_text(encoding="utf-8"))["rules"]
+EXAMPLES = yaml_data((ROOT / "tests/docs/findings.yaml").read_text(encoding="utf-8"))["rules"]
 
 EXACT: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
     # code; place and severity in the example; the changes after which there is no finding

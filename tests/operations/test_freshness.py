@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from emulators import ROOT
-from ruamel.yaml import YAML
 
 import projections
 from projections.aws.metrics import freshness
+from projections.deploy.cloudformation import template_of
 from projections.deploy.needs import Deployment
 from projections.deploy.sam_template import sam_template
 from projections.operations import health
@@ -137,7 +137,7 @@ projections:
 def test_within_makes_an_alarm_for_each_rule_that_publishes() -> None:
     program = projections.loads(WITHIN).program
     text = sam_template(Deployment("rules.yaml", program))
-    resources = YAML(typ="rt").load(text)["Resources"]
+    resources = template_of(text).data["Resources"]
     alarms = {name: one["Properties"] for name, one in resources.items() if name.startswith("Freshness")}
     assert {name: (one["MetricName"], one["Threshold"]) for name, one in alarms.items()} == {
         "FreshnessLikeCountAlarm": ("freshness.like-count", 120),

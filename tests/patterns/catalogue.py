@@ -13,13 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from projections.language.access.plan import Query, queries_of
 from projections.language.loader import load
 from projections.language.models import Rules
 from projections.language.program import Program
 from projections.local.event_source import Record
+from tests.yaml_text import yaml_data
 
 __all__ = ["PATTERNS", "Pattern"]
 
@@ -66,7 +65,7 @@ class Pattern:
 
     @cached_property
     def case(self) -> dict[str, Any]:
-        case: dict[str, Any] = YAML(typ="safe").load(CASES / f"{self.name}.yaml")
+        case: dict[str, Any] = yaml_data((CASES / f"{self.name}.yaml").read_text())
         return case
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from moving import Application, Deployed
 from pages import DIRECTORY
-from ruamel.yaml import YAML
 
 from projections.aws.clients import client
 from projections.aws.live_tables import LEDGER, create_table, delete_table
@@ -22,6 +21,7 @@ from projections.cli.options import document_of, find_rules
 from projections.language.loader import load
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.stores.dynamodb import DynamoDBStore
+from tests.yaml_text import yaml_data
 
 PAGE = (DIRECTORY / "migration.md").read_text()
 RULES = DIRECTORY.parents[1] / "projections" / "rules"
@@ -235,16 +235,16 @@ def test_tables_that_are_both_written_are_compared_before_anything_is_deployed(
 
 def write_back(path: Path) -> None:
     """As step 8 says."""
-    before, rules = (YAML(typ="safe").load(RULES / f"{name}.yaml") for name in ("migration", "migrated"))
+    before, rules = (yaml_data((RULES / f"{name}.yaml").read_text()) for name in ("migration", "migrated"))
     (added,) = blocks(steps()[STEPS[7]], "yaml")
     for part in ("tables", "entities"):
         rules[part] = before[part] | rules[part]
-    rules["projections"] |= YAML(typ="safe").load(added)["projections"]
+    rules["projections"] |= yaml_data(added)["projections"]
     path.write_text(json.dumps(rules))
 
 
 def write_off(path: Path) -> None:
     """As step 10 says."""
-    rules = YAML(typ="safe").load(RULES / "migrated.yaml")
+    rules = yaml_data((RULES / "migrated.yaml").read_text())
     (added,) = blocks(steps()[STEPS[9]], "yaml")
-    path.write_text(json.dumps(rules | YAML(typ="safe").load(added)))
+    path.write_text(json.dumps(rules | yaml_data(added)))

@@ -34,7 +34,7 @@ def test_version_and_help(run: Run) -> None:
 
 
 def test_help_is_quick_because_commands_are_imported_when_called() -> None:
-    heavy = ("pydantic", "boto3", "ruamel", "projections.engine")
+    heavy = ("pydantic", "boto3", "yaml", "projections.engine")
     script = (
         "import sys\nfrom projections.cli.main import main\ntry:\n main(['--help'])\nexcept SystemExit:\n pass\n"
         f"print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"

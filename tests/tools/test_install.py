@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 from emulators import unavailable
-from ruamel.yaml import YAML
 from sources import copy_sources
 
 from projections import __version__
+from tests.yaml_text import yaml_data
 
 pytestmark = [pytest.mark.deep, pytest.mark.xdist_group("install")]  # one wheel and one environment for all
 
@@ -121,7 +121,7 @@ def test_a_release_has_the_version_of_its_tag_and_valid_metadata(
     distributions: dict[str, Path], tag: str, code: int
 ) -> None:
     (workflow,) = (ROOT / ".github/workflows").glob("*.yml")
-    steps = {step["name"]: step.get("run") for step in YAML(typ="safe").load(workflow)["jobs"]["build"]["steps"]}
+    steps = {step["name"]: step.get("run") for step in yaml_data(workflow)["jobs"]["build"]["steps"]}
     script = f"{steps['Check the tag']}\n{steps['Check the metadata']}"
     place = next(iter(distributions.values())).parents[1]
     environment = CLEAN | {"GITHUB_REF_NAME": tag}

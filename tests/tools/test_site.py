@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sources import copy_sources
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -36,18 +35,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return place
-
-
-def test_a_link_that_leads_nowhere_ends_make_docs(site: Path, tmp_path: Path) -> None:
-    copy_sources(tmp_path)
-    (tmp_path / ".venv-docs").symlink_to(ROOT / ".venv-docs")
-    (tmp_path / ".emulators").symlink_to(ROOT / ".emulators")
-    with (tmp_path / "docs/comparison.md").open("a") as page:
-        page.write("\n[nowhere](glossary.md#nowhere)\n")
-    command = ["make", "-o", ".venv-docs/.ready", "docs"]  # -o: nothing is installed again
-    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, timeout=300, check=False)
-    assert done.returncode != 0
-    assert "'comparison.md' contains a link 'glossary.md#nowhere'" in done.stderr
 
 
 def test_every_page_is_in_the_site_as_it_is_written_and_loads_nothing_from_elsewhere(
