@@ -93,7 +93,7 @@ CEILINGS = {
     "projections/engine": (10876, 31),
     "projections/init": (3318, 15),
     "projections/inspect": (8203, 31),
-    "projections/language": (17554, 65),
+    "projections/language": (17550, 65),
     "projections/local": (1746, 8),
     "projections/operations": (7347, 28),
     "projections/stores": (2223, 8),

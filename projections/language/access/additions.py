@@ -316,7 +316,8 @@ def _on_existing(rules: Rules, query: Query, shape: _Shape) -> Iterator[Addition
     name = rules.entities[query.entities[0]].table
     table = rules.tables[name]
     for index, keys in table.indexes.items():
-        used = {path.entity for path in _paths(rules, query) if path.index == index and _writes(rules, path, keys)}
+        used = [path for path in _paths(rules, query) if path.index == index]
+        used = [path for path in used if path.rule or not keys.names.isdisjoint(rules.entities[path.entity].index_key)]
         made = _made_for_rules(rules, name, keys)
         if keys.local or not made or used or len(keys.partition) != 1 or len(keys.sort) > 1:
             continue
@@ -397,12 +398,6 @@ def _constant(rules: Rules, entity: str, texts: Mapping[str, str]) -> bool:
         and not any(field.pipes for template in templates for field in template.fields)
         and all(name in variables for template in templates for name in template.names)
     )
-
-
-def _writes(rules: Rules, path: Path, keys: IndexKeys) -> bool:
-    """Return whether something writes key attributes of an index for this path."""
-    declared = rules.entities[path.entity].index_key
-    return path.rule is not None or not keys.names.isdisjoint(declared)
 
 
 def _made_for_rules(rules: Rules, table: str, keys: IndexKeys) -> bool:

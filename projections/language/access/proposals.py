@@ -38,12 +38,7 @@ class Proposal(NamedTuple):
     """Why it does not use an index whose keys are free, if there is one."""
 
 
-def proposal(
-    rules: Rules,
-    query: Query,
-    plan: Plan,
-    others: Collection[Query],
-) -> Proposal | None:
+def proposal(rules: Rules, query: Query, plan: Plan, others: Collection[Query]) -> Proposal | None:
     """Return the smallest addition that answers a query, of which `plan` is the plan; None if it is exact or none is known.
 
     `others` are the further queries of the file: their verdicts stay as good as they are.

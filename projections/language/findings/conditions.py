@@ -18,7 +18,7 @@ from projections.language.findings.kinds import (
     UNROUNDED_QUOTIENT,
     Remark,
 )
-from projections.language.findings.reads import Tested, offset_of, reads, tests
+from projections.language.findings.reads import Tested, expressions, offset_of, reads, tests
 from projections.language.findings.rule_facts import Facts
 from projections.language.patterns import Pattern
 from projections.language.patterns.parsing import is_comparison
@@ -51,6 +51,12 @@ def conditions(facts: Facts) -> Iterator[Remark]:
             yield Remark(NEVER_MATCHES, tested.place, reason, _as_number(exclusions), at_key=True)
         elif alternatives and all(why := [_differing(types, tested, alternative) for alternative in alternatives]):
             yield Remark(NEVER_MATCHES, tested.place, f"{why[0]}, so the comparison never matches", _SAME, at_key=True)
+    for computed in expressions(facts.rules):
+        for path in (factor.path for factor in computed.expression.factors if factor.as_text):
+            if why_number := types.number(computed.entity, path) or types.calculated(computed.entity, path):
+                way, offset = f"write number({path})", max(computed.text.find("text("), 0)
+                reason = f"{path} is a number ({why_number}), which text({path}) rejects"
+                yield Remark(NEVER_MATCHES, computed.place, reason, way, offset)
     for document, place in _all_patterns(facts):
         for text, at, sign in _texts(document, place):
             if sign and (name := _name(text)) is not None:
