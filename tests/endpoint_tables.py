@@ -34,11 +34,7 @@ class EndpointTables:
     """
 
     def __init__(
-        self,
-        endpoint_url: str,
-        schemas: Mapping[str, Schema],
-        *,
-        wait: Callable[[float], None] = time.sleep,
+        self, endpoint_url: str, schemas: Mapping[str, Schema], *, wait: Callable[[float], None] = time.sleep
     ) -> None:
         run = uuid.uuid4().hex[:12]
         self._dynamodb = client("dynamodb", endpoint_url)

@@ -72,11 +72,7 @@ def test_rule_files_load_no_terminal() -> None:
 
 def test_the_pytest_plugin_adds_nothing_to_a_run_that_does_not_use_it() -> None:
     plugin = "projections.testing.plugin"
-    assert loaded("pytest", plugin) - loaded("pytest") == {
-        "projections",
-        "projections.testing",
-        plugin,
-    }
+    assert loaded("pytest", plugin) - loaded("pytest") == {"projections", "projections.testing", plugin}
 
 
 def test_the_help_of_commands_loads_click_only() -> None:

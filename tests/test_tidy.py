@@ -93,12 +93,12 @@ CEILINGS = {
     "projections/engine": (10876, 31),
     "projections/init": (3318, 15),
     "projections/inspect": (8203, 31),
-    "projections/language": (17550, 65),
+    "projections/language": (17549, 65),
     "projections/local": (1746, 8),
-    "projections/operations": (7347, 28),
+    "projections/operations": (7334, 28),
     "projections/stores": (2223, 8),
     "projections/testing": (9271, 35),
-    "tests": (51598, 242),
+    "tests": (51590, 242),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
 WORDS = 67733  # of docs/, the most

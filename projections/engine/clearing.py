@@ -63,7 +63,7 @@ class Past:
             return False
         # The guard alone may be that of the current version, also on an item that has left the rule's entity: the record of
         # that change removes what the rule had set, if the guard is there.
-        return self._is_its(key, image) or (self._guarded and not self._writes_at(key))
+        return self._is_its(key, image) or (self._guarded and not (self._now is not None and self._now.into.at(key)))
 
     def _is_its(self, key: ItemKey, image: Image) -> bool:
         """Return whether an item is of the entity that the rule wrote to."""
@@ -81,10 +81,6 @@ class Past:
     def writes_still(self, item: Item | None) -> bool:
         """Return whether the current version of the rule writes to the item: then the guard belongs to that."""
         return self._now is not None and item is not None and self._now.into is item.entity
-
-    def _writes_at(self, key: ItemKey) -> bool:
-        """Return whether the current version of the rule writes to an entity that items under this key may be of."""
-        return self._now is not None and self._now.into.at(key)
 
     def remains(self, key: ItemKey, image: Image, item: Item | None, guards: Guards) -> frozenset[str]:
         """Return the attributes on an item that the rule wrote and that no current rule owns.

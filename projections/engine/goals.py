@@ -150,9 +150,9 @@ class Goals:
         self, key: ItemKey, entry: Entry | None, discarded: Sequence[DiscardedRecord]
     ) -> tuple[Expiry, ...]:
         """Return those of these expiries that have not been processed. Reject an expiry if this is unknown."""
-        expiries = []
+        expiries, entities = [], self.program.entities_at(key)
         for record in sorted((record for record in discarded if record.expired), key=lambda record: record.version):
-            if record.old is None and self._may_be_kept(key):
+            if record.old is None and any(source in entities for rule in self._keepers for source in rule.sources):
                 self.failures.reject(None, _BLIND, encode_key(key))
                 continue
             expiry = Expiry.of(record.version, self.program.evaluate(key, record.old), self._keeping)
@@ -163,11 +163,6 @@ class Goals:
             else:
                 self.failures.reject(None, _FORGOTTEN, encode_key(key))
         return tuple(expiries)
-
-    def _may_be_kept(self, key: ItemKey) -> bool:
-        """Whether an item with this key may contribute to a rule that keeps what has expired."""
-        entities = self.program.entities_at(key)
-        return any(source in entities for rule in self._keepers for source in rule.sources)
 
     def _is_remembered(self, record: DiscardedRecord, entry: Entry | None) -> bool:
         """Whether the ledger would record the expiry if it had been processed."""

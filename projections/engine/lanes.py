@@ -120,10 +120,6 @@ class Split(NamedTuple):
     cuts: Mapping[str, int] = {}
     uncounted: frozenset[str] = frozenset()
 
-    def counted_by_lane(self, number: int) -> list[str]:
-        """Return the versions for which a record is counted by the lane, by its sequence number."""
-        return [name for name, cut in self.cuts.items() if number > cut]
-
 
 NO_LANES = Split()
 

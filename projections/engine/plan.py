@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -24,7 +24,7 @@ from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated, without
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Entity, Item
-from projections.language.keys import ItemKey, encode_key
+from projections.language.keys import ItemKey, decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule, public_name
 from projections.language.values import same
@@ -87,6 +87,8 @@ class Plan:
     """How many guards of other ledgers the records show: `Guards.rivals`."""
     healing: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     """Of the heals, by rule, reason and attributes: how many there are, and the encoded key of one target."""
+    overwritten: Mapping[ItemKey, Record] = field(default_factory=dict)
+    """Items to correct of which a record changed nothing but values of rules, with the last such record."""
     strays: Sequence[tuple[ItemKey, str, str]] = ()
     """Items on which a late function with an older registry has written values of a removed rule, or of a former version,
     each with the rule and the sequence number of its record."""
@@ -102,6 +104,17 @@ class Plan:
         written = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.releases)
         asked = (*written, self.unmarked, self.strays, self.parts, self.later)
         return not any(asked) and not self.pushes and not self.pulled and not self.rejected
+
+    def without(self, keys: Collection[ItemKey]) -> Plan:
+        """Return the plan without the corrections of these items."""
+        return replace(
+            self,
+            copy_heals=[heal for heal in self.copy_heals if heal.target not in keys],
+            heals={target: at for target, at in self.heals.items() if decode_key(target[1]) not in keys},
+            indexes=[write for write in self.indexes if write.key not in keys],
+            pulls={pull: at for pull, at in self.pulls.items() if pull[1] not in keys},
+            list_pulls={pull: at for pull, at in self.list_pulls.items() if pull[1] not in keys},
+        )
 
     @property
     def pulled(self) -> list[tuple[str, ItemKey]]:
@@ -203,26 +216,17 @@ def plan(
             if release is not None:
                 releases.append(release)
     indexes = _indexes(program, recognised, reject) if program.item_rules else ()
-    return Plan(
-        changes,
-        copies,
-        copy_heals,
-        heals,
-        indexes,
-        releases,
-        pushes,
-        pulls,
-        list_pulls,
-        rejected,
-        ignored,
-        times,
-        dict(guards.rivals),
-        _reasons(why),
-        strays,
-        unmarked,
-        parts,
-        later,
-    )
+    corrected: dict[ItemKey, list[Rule]] = {write.key: [program.rules[n] for n in write.rules] for write in indexes}
+    for name, key in (*pulls, *list_pulls):
+        corrected.setdefault(key, []).append(program.embeds[name])
+    for key in (*(heal.target for heal in copy_heals), *(decode_key(target) for _, target in heals)):
+        corrected.setdefault(key, [])
+    overwritten = {r.key: r for r, *items in recognised if r.key in corrected and program.overwrites(*items)}
+    why += [(record, rule, "values changed") for key, record in overwritten.items() for rule in corrected[key]]
+    more: dict[str, Any] = {"strays": strays, "unmarked": unmarked, "parts": parts, "later": later, "times": times}
+    more |= {"rivals": dict(guards.rivals), "healing": _reasons(why), "overwritten": overwritten}
+    made = Plan(changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, list_pulls, rejected, ignored)
+    return replace(made, **more)
 
 
 def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
@@ -305,7 +309,7 @@ def _changes(
         by_lanes = split.uncounted
         if split.cuts:
             number = int(record.sequence)
-            counted = split.counted_by_lane(number)
+            counted = [name for name, cut in split.cuts.items() if number > cut]
             add_parts(parts, record, number, counted, keeping, before.contributions, after.contributions)
             by_lanes = by_lanes.union(counted)
         if by_lanes:

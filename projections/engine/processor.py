@@ -39,7 +39,7 @@ from projections.engine.plan import Plan, plan
 from projections.engine.records import Record, decode, decode_all
 from projections.engine.registry import REGISTRY, Registry, RegistrySnapshot
 from projections.engine.rejections import Rejected
-from projections.engine.rivals import left_to
+from projections.engine.rivals import Overwrites, left_to
 from projections.engine.running import UNLIMITED, Deadline, OutOfTime, Reload, Run, in_few_pieces, one_by_one
 from projections.engine.stages import Batch, Outcome, Report
 from projections.engine.store import ItemKey, Store
@@ -125,6 +125,7 @@ class Processor:
         self._deadline = partial(Deadline, margin=margin, sleep=sleep, chance=chance)
         self._registry = Registry(packaged, store, filled=filled, now=clock)
         self._handover = Handover(store, self._registry, clock)
+        self._overwrites = Overwrites(clock)
         self._last: Batch | None = None
         self._wary = 0
         """How many lone records are committed without their groups having been read before."""
@@ -245,7 +246,12 @@ class Processor:
         report.rejected.extend(made.rejected)
         report.saw(made.times)
         report.healing.update(made.healing)
-        return made
+        left = {key for key in made.overwritten if batch.tasks is not None and self._overwrites.exceeds(key)}
+        uncounted = {write.key for write in made.indexes}.union(key for _, key in made.pulled)
+        report.counters.add("healed", len(left.union(made.overwritten.keys() & uncounted)))
+        for key in left:
+            batch.leave_item(made.overwritten[key], self._overwrites)
+        return made.without(left) if left else made
 
     def _steps(self, batch: Batch, made: Plan) -> Iterator[Callable[[], object]]:
         """Yield what a plan asks for, in order."""

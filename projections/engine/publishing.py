@@ -154,7 +154,8 @@ class Publisher:
         try:
             deadline.check()
             self._check_registry(self._contested_targets(known))
-            items = self._writer.read_many(keys.values())  # with their guards; then the groups
+            read = dict.fromkeys(key for key in keys.values() if key.table in self._program.tables)
+            items = self._store.get_many(list(read))  # with their guards; then the groups
             groups = read_groups(self._store, list(keys), self._snapshot.promotion)
         except Transient as error:
             return dict.fromkeys(known, error)
@@ -363,10 +364,6 @@ class TargetWriter:
     def read(self, key: ItemKey) -> Image | None:
         """Return an item; None too if it is in a table that only another version of the rules has."""
         return self._store.get(key) if key.table in self._program.tables else None
-
-    def read_many(self, keys: Iterable[ItemKey]) -> Mapping[ItemKey, Image]:
-        """Return the items that exist in tables of these rules."""
-        return self._store.get_many(list(dict.fromkeys(key for key in keys if key.table in self._program.tables)))
 
     def unread(self, publications: Sequence[Publication]) -> Update | None:
         """Return the update of an item that was not read, if the guards of all these rules are older.

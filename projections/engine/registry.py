@@ -820,7 +820,12 @@ class Registry:
         """
         new = condition if isinstance(condition, Missing) else None
         documents: list[Write] = [
-            Update(document_key(name), set={"document": {"S": text}}, condition=new, purpose=_purpose(name))
+            Update(
+                document_key(name),
+                set={"document": {"S": text}},
+                condition=new,
+                purpose=Purpose("registry", (public_name(name),)),
+            )
             for name, text in texts.items()
         ]
         rules: dict[str, dict[str, Value]] = {
@@ -851,7 +856,3 @@ class Registry:
                 return False
             raise Transient(str(cancelled)) from cancelled
         return True
-
-
-def _purpose(version: str) -> Purpose:
-    return Purpose("registry", (public_name(version),))

@@ -133,7 +133,8 @@ class Releaser:
             for name, values in kept.items()
             if name in image and name not in release.entity.constants
             for guard, _ in values
-            if not self._copies_all(guard) and not _has_stayed(name, image, release.after)
+            if not (guard and (rule := self._rule(guard)) and rule.copies_all)
+            and not _has_stayed(name, image, release.after)
         }
 
     def _copied_attributes(self, release: Release) -> Published:
@@ -153,11 +154,6 @@ class Releaser:
     def _rule(self, guard: str) -> Rule | None:
         """The rule whose guard an attribute is."""
         return self._program.rules.get(self._items.guards.rule(guard))
-
-    def _copies_all(self, guard: str | None) -> bool:
-        """Whether a guard is that of a copy of all attributes, to which any attribute of the item may belong."""
-        rule = self._rule(guard) if guard is not None else None
-        return rule is not None and rule.copies_all
 
     def _writes(self, guard: str, entity: Entity | None) -> bool:
         """Whether the rule of a guard writes to an entity."""

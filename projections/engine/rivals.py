@@ -9,11 +9,14 @@ rival, or none if one batch shows more. Then the rival's guards stay, until no r
 
 Only a batch whose records show a rival reads this item. A backfill corrects everything, whatever it says. When all rules are
 done, it deletes the items of rivals that were not seen since it began.
+
+Rules without guards, or with other names, show no rival. So a process corrects `AT_ONCE` times an hour what another one
+overwrote on an item while it changed nothing else; from then on a task corrects it, `WAIT` seconds later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -29,6 +32,13 @@ BUDGET = 60
 QUIET = 3600.0
 """Seconds without such a record after which heals begin again."""
 
+AT_ONCE = 10
+"""How many overwrites of an item are corrected at once, in an hour. With guards, each correction counts as one, too."""
+
+WAIT = 240.0
+"""Seconds until a later one is corrected: in each of the alarm's periods, if the other process answers each time."""
+
+_MOST_ITEMS = 10_000
 _NOTED = 60.0
 """Seconds between two writes of the item while the rival's guards stay."""
 
@@ -112,3 +122,28 @@ def _may_heal(store: Store, ledger: str, replaced: int, others: int, now: float)
 
 def _key(ledger: str) -> ItemKey:
     return ItemKey(LEDGER, "R", _PREFIX + ledger)
+
+
+class Overwrites:
+    """Counts overwrites of items, in memory: a new process counts from the beginning."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._seen: dict[ItemKey, tuple[float, int, float]] = {}
+        """By item: since when it is counted, how often it was overwritten, and when a task for it was sent."""
+
+    def exceeds(self, key: ItemKey) -> bool:
+        """Count an overwrite. Return whether a task should correct it."""
+        now = self._clock()
+        if len(self._seen) >= _MOST_ITEMS:
+            self._seen.clear()
+        since, number, sent = self._seen.get(key, (now, 0, 0.0))
+        self._seen[key] = (since, number + 1, sent) if now - since < QUIET else (now, 1, sent)
+        return self._seen[key][1] > AT_ONCE
+
+    def send(self, key: ItemKey, task: Callable[[], None]) -> None:
+        """Send a task for an item by `task`, unless one is still to be done: it sees this overwrite, too."""
+        now, (since, number, sent) = self._clock(), self._seen[key]
+        if now - sent >= WAIT:
+            task()
+            self._seen[key] = since, number, now

@@ -49,6 +49,7 @@ from projections.engine.rejections import (
     trace_of,
 )
 from projections.engine.releases import Release, Releaser
+from projections.engine.rivals import WAIT, Overwrites
 from projections.engine.running import Counters, Deadline, Run, one_by_one, slices
 from projections.engine.store import Image, ItemKey, Records, Store, Value
 from projections.engine.value_counters import ValueCounters
@@ -319,6 +320,13 @@ class Batch:
         except (Transient, InvalidRequest) as error:
             self.report.refuse([sequence], error, rule=rule, key=key)
         return None
+
+    def leave_item(self, record: Record, overwrites: Overwrites) -> None:
+        """Leave what rules wrote on an item to the worker. Without a signature, the task has no version (`Refresh`)."""
+        assert self.tasks is not None
+        source = encode_key(record.key)
+        task = partial(self.tasks, Refresh(source, record.version), WAIT)
+        self.attempt(partial(overwrites.send, record.key, task), record.sequence, "", source)
 
     # Contributions
 

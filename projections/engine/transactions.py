@@ -486,14 +486,11 @@ class Transactions:
         condition = None
         if (group := self._read.pop(target, None)) is not None:  # sent again, it does not depend on that
             condition = as_read("version", group.get("version"))
-            self._expected[target] = _with_added(group, add)
+            # DynamoDB refuses to add to other values than numbers
+            sums = {slot: (Decimal(group.get(slot, {}).get("N", 0)), Decimal(more["N"])) for slot, more in add.items()}
+            added = {slot: {"N": number_text(WIDE.add(*both))} for slot, both in sums.items()}
+            self._expected[target] = {**group, **added}
         return Update(key, set=dict(whole_key(key, target[1])), add=add, condition=condition, purpose=why)
-
-
-def _with_added(group: Image, add: Mapping[str, Value]) -> Image:
-    """Return a group with amounts added. DynamoDB refuses to add to other values than numbers."""
-    sums = {slot: WIDE.add(Decimal(group.get(slot, {}).get("N", 0)), Decimal(more["N"])) for slot, more in add.items()}
-    return {**group, **{slot: {"N": number_text(amount)} for slot, amount in sums.items()}}
 
 
 def check_epoch(entry: Entry | None, epoch: int) -> None:

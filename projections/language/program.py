@@ -34,6 +34,7 @@ from projections.language.rules import (
 )
 from projections.language.syntax import seconds_of
 from projections.language.templates import KeyPattern, overlap
+from projections.language.values import same
 
 if TYPE_CHECKING:
     from projections.language.models import Rules
@@ -419,6 +420,15 @@ class Program:
     def shared_keys(self) -> bool:
         """Whether keys of items that rules create can hold items of another kind."""
         return bool(self.created_with_match or self.copies_with_match)
+
+    def overwrites(self, old: Item | None, new: Item | None) -> bool:
+        """Return whether a change of an item changes values that rules write, no guard, and nothing else."""
+        if old is None or new is None or old.entity is not new.entity:
+            return False
+        before, after, entity = old.image, new.image, new.entity.name
+        owned = self.derived_attributes(entity, held=False)
+        owned |= self.whole_copies[entity].owned(before, after) if entity in self.whole_copies else frozenset()
+        return all(name in owned or same(before.get(name), after.get(name)) for name in before.keys() | after.keys())
 
     def derived_attributes(self, entity: str, *, held: bool = True) -> frozenset[str]:
         """Return the attributes that rules write on items of an entity, without guards, and without those of `copies_all`.

@@ -303,7 +303,10 @@ class _Invocation:
             commit_pace=handler._pacer,
         )
         removed, deferred = {key} if task.gone else set(), {key: task.version}
-        refresher.sources({key: None}, self._deadline, publish=True, removed=removed, deferred=deferred)
+        if task.version:
+            refresher.sources({key: None}, self._deadline, publish=True, removed=removed, deferred=deferred)
+        else:  # overwritten again and again: in every role
+            refresher.keys([key], self._deadline)
         if refresher.rejected:
             handler._reject(list(refresher.rejected))
         if refresher.failed:

@@ -21,9 +21,7 @@ RULES = {
     "projections": {
         "byMonth": {"from": "Event", "index": {"GSI1PK": "B#{id|bucket(3)}#{at|date(%Y-%m)}", "GSI1SK": "{at}"}}
     },
-    "queries": {
-        "events": {"find": "Event", "range": "at", "order": "asc", "limit": 3},
-    },
+    "queries": {"events": {"find": "Event", "range": "at", "order": "asc", "limit": 3}},
 }
 NOW = datetime(2026, 5, 20, tzinfo=UTC)
 

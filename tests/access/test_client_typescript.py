@@ -74,11 +74,7 @@ def test_types_reject_mistakes_and_key_variables_are_read_from_items(tmp_path: P
     other = {"module": "bikes", "name": "bikeKeyVariables", "parameters": [{"PK": "CAR#1", "SK": 1}]}
     made, refused = called(tmp_path, [call, other])
     key = {"PK": "BIKE#b", "SK": 7}
-    assert made["value"] == [
-        {"status": "free", "price": 3, "colour": "red", **key},
-        {"bikeId": "b", "no": 7},
-        key,
-    ]
+    assert made["value"] == [{"status": "free", "price": 3, "colour": "red", **key}, {"bikeId": "b", "no": 7}, key]
     assert refused["error"] == "RangeError"
     python = module_of(client_of(loads(BIKES), "rules.yaml").text)
     assert python.bike_key_variables(python.bike_item("b", 7, {})) == {"bike_id": "b", "no": 7}

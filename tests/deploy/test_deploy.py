@@ -247,11 +247,7 @@ def logs(name: str, endpoint: str) -> str:
 @cache
 def client(endpoint: str, service: str, region: str = "us-east-1", account: str = "test") -> Any:
     return boto3.client(
-        service,
-        endpoint_url=endpoint,
-        region_name=region,
-        aws_access_key_id=account,
-        aws_secret_access_key="test",
+        service, endpoint_url=endpoint, region_name=region, aws_access_key_id=account, aws_secret_access_key="test"
     )
 
 

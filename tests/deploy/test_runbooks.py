@@ -131,9 +131,7 @@ class Shop:
         """Wait until every derived value is what one computes from the items."""
         oracle = Oracle(loads((self.terminal.directory / "rules.yaml").read_text()).document())
         eventually(
-            lambda: {"wrong": oracle.compare({"main": self.items(table, region)})},
-            lambda found: not found["wrong"],
-            60,
+            lambda: {"wrong": oracle.compare({"main": self.items(table, region)})}, lambda found: not found["wrong"], 60
         )
 
 

@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from projections.engine.guards import Guards, Identity, digits_of, new_secret, parts_of_text
 from projections.engine.ledger_items import group_at
 from projections.engine.registry import Registry
-from projections.engine.rivals import BUDGET, QUIET, forget, rivals
+from projections.engine.rivals import AT_ONCE, BUDGET, QUIET, WAIT, forget, rivals
+from projections.engine.running import Pacer
 from projections.engine.store import Image, ItemKey, Schema, Update, Value, Write
 from projections.errors import StoreError
 from projections.operations.backfill.backfill_runs import Backfill
 from projections.operations.backfill.runner import Runner
+from projections.operations.tasks import Tasks, write
+from projections.operations.worker import WorkerHandler
 from projections.stores.memory import MemoryStore
 from tests.engine.scene import Scene
 from tests.engine.world import World
@@ -566,3 +569,37 @@ def test_a_correction_is_reported_with_rule_attribute_and_reason() -> None:
     assert outcome.healing == {"likes, values changed: likes": (1, "main|POST#1|M")}
     assert outcome.counts["healed"] == 1
     assert w.deliver().healing == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "most"), [(POST, "likes", 5), (NOTE, "role", 5), (NOTE, "label", AT_ONCE), (COPY, "text", 5)]
+)
+def test_what_is_overwritten_without_end_is_corrected_later(key: ItemKey, name: str, most: int) -> None:
+    now, sent = [1_700_000_000.0], list[tuple[Any, float]]()
+    rules = RULES + "  label: {from: Note, compute: {set: {label: text}}}\n"
+    w = World(rules, HEAD, clock=lambda: now[0], tasks=lambda task, seconds: sent.append((task, seconds)))
+    for item in deployed().store.items("main"):
+        w.store.put("main", {each: value for each, value in item.items() if not each.startswith("~")})
+    w.settle()
+    right = image(w, key)[name]
+
+    def corrects(number: int) -> bool:
+        overwrite(w, key, **{name: {"N": str(number)}})
+        assert w.deliver().counts["healed"] == 1
+        w.settle()
+        return image(w, key)[name] == right
+
+    assert [corrects(number) for number in range(50, most + 53)] == [True] * most + [False] * 3
+    if key != COPY:  # of which every attribute is the rule's
+        overwrite(w, key, **{name: MILLION, "other": MILLION})
+        w.settle()
+        assert image(w, key)[name] == right
+    assert not corrects(99)
+    ((task, seconds),) = sent
+    assert seconds == WAIT
+    send = Tasks(lambda: None)  # type: ignore[arg-type, return-value]
+    worker = WorkerHandler(w.program, w.store, send=send, quarantine=w.rejected.extend, pacer=Pacer(1e6))
+    worker.handle({"Records": [{"messageId": "1", "body": write(task)}]}, lambda: 900.0)
+    assert image(w, key)[name] == right
+    now[0] += QUIET
+    assert corrects(100)

@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from projections.aws.wiring import (
-    Settings,
-    StreamHandler,
-    stream_from_environment,
-    worker_from_environment,
-)
+from projections.aws.wiring import Settings, StreamHandler, stream_from_environment, worker_from_environment
 from projections.engine.rejections import Rejected
 from projections.engine.running import Pacer
 from projections.engine.stages import Outcome

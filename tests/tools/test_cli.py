@@ -60,14 +60,7 @@ def test_every_command_has_json_and_rules(run: Run, command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("nonsense",),
-        ("check", "--nonsense"),
-        ("replay",),
-        ("replay", "e", "--ask"),
-        ("graph", "a", "b"),
-    ],
+    "arguments", [("nonsense",), ("check", "--nonsense"), ("replay",), ("replay", "e", "--ask"), ("graph", "a", "b")]
 )
 def test_wrong_usage_is_exit_code_2(run: Run, arguments: tuple[str, ...]) -> None:
     code, out, err = run(*arguments)

@@ -41,14 +41,7 @@ def test_without_a_reason_nothing_is_written_and_all_can_be_received_at_once(pla
 
 @pytest.mark.parametrize(
     ("which", "number"),
-    [
-        ("likes", 3),
-        ("PK=USER#c,SK=LIKE#1", 1),
-        ("main|USER#d|LIKE#1", 1),
-        ("2d", 1),
-        ("0s", 3),
-        ("postById", 0),
-    ],
+    [("likes", 3), ("PK=USER#c,SK=LIKE#1", 1), ("main|USER#d|LIKE#1", 1), ("2d", 1), ("0s", 3), ("postById", 0)],
 )
 def test_only_selected_messages_are_recorded_and_deleted(place: Place, which: str, number: int) -> None:
     fill(place)

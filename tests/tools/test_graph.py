@@ -246,13 +246,7 @@ def run(*arguments: str) -> int:
     return ended.value.code
 
 
-@pytest.mark.parametrize(
-    ("options", "begins"),
-    [
-        ([], "flowchart LR"),
-        (["--format", "html"], "<!doctype html>"),
-    ],
-)
+@pytest.mark.parametrize(("options", "begins"), [([], "flowchart LR"), (["--format", "html"], "<!doctype html>")])
 def test_command_prints_the_selected_format(
     options: list[str], begins: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

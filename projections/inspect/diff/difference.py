@@ -69,9 +69,9 @@ class Difference(NamedTuple):
         if self.deployment:
             yield "Build and deploy."
         if self.rules:
-            deletes = any(rule.deletions for rule in self.rules)
-            flag = " with `--allow-delete`, after you checked with `--dry-run` what it would delete" if deletes else ""
-            yield f"Run `projections apply`{flag}: {', '.join(rule.change.rule for rule in self.rules)}."
+            deletes = ", ".join(rule.change.rule for rule in self.rules if rule.deletions)
+            flag = f" Check with `--dry-run` what {deletes} would delete, then add `--allow-delete`." if deletes else ""
+            yield f"Run `projections apply`: {', '.join(rule.change.rule for rule in self.rules)}.{flag}"
 
 
 def difference(before_document: Mapping[str, Any], after_document: Mapping[str, Any]) -> Difference:

@@ -166,8 +166,7 @@ class Entity(Model):
         "the last.",
     )
     expires: bool = Field(
-        default=False,
-        description="DynamoDB deletes the items by TTL. Rules that read them need `expired`.",
+        default=False, description="DynamoDB deletes the items by TTL. Rules that read them need `expired`."
     )
     index_key: dict[AttributeName, NamesTemplateText] = Field(
         default={},

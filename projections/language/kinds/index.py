@@ -9,16 +9,7 @@ from pydantic import ConfigDict, RootModel
 
 from projections.language.compiling import Kind
 from projections.language.forms import Case, CaseForm
-from projections.language.kinds import (
-    AnyProjection,
-    AnyRules,
-    ItemAction,
-    Part,
-    Picture,
-    Result,
-    Sources,
-    WritePath,
-)
+from projections.language.kinds import AnyProjection, AnyRules, ItemAction, Part, Picture, Result, Sources, WritePath
 from projections.language.spelling import template_text
 from projections.language.syntax import Location, Mistake, join_names, suggest
 

@@ -59,8 +59,7 @@ class Rank(Model, LedgerAction):
     def _decimals_are_digits(self) -> Rank:
         if self.decimals > self.digits:
             raise PydanticCustomError(
-                "rule",
-                f"`decimals` is {self.decimals} and `digits` is {self.digits}: `digits` includes the decimals",
+                "rule", f"`decimals` is {self.decimals} and `digits` is {self.digits}: `digits` includes the decimals"
             )
         return self
 

@@ -29,14 +29,7 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.rules import CopyRule, LedgerRule, Member
 from projections.language.values import differing
 from projections.operations.verify import showing
-from projections.operations.verify.drift import (
-    LEFT_OVER,
-    Drift,
-    Finding,
-    finding,
-    occupied_drift,
-    recognise,
-)
+from projections.operations.verify.drift import LEFT_OVER, Drift, Finding, finding, occupied_drift, recognise
 from projections.operations.verify.scanning import patiently
 from projections.operations.verify.verify_scope import (
     CHILD,

@@ -36,16 +36,7 @@ from projections.operations.dry import Cautious
 from projections.operations.verify.candidates import AT_ONCE, BUSY, DRIFTS, EXPLAINED, Candidates
 from projections.operations.verify.scanning import Scratch, patiently
 from projections.operations.verify.verification import PATIENCE, Verification
-from projections.operations.verify.verify_scope import (
-    CHILD,
-    COPY,
-    GROUP,
-    INDEX,
-    SOURCE,
-    TARGET,
-    Scope,
-    Subject,
-)
+from projections.operations.verify.verify_scope import CHILD, COPY, GROUP, INDEX, SOURCE, TARGET, Scope, Subject
 
 _MOST_EXAMPLES = 20
 _MOST_TRIES = 5
