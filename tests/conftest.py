@@ -15,7 +15,7 @@ from hypothesis import settings
 from projections.language import source
 
 source._compose = lru_cache(32)(source._compose)  # most tests of a file load the same rules
-settings.register_profile("default", deadline=None, print_blob=True)
+settings.register_profile("default", deadline=None, print_blob=True, max_examples=50)
 settings.load_profile("default")
 
 for name in [name for name in os.environ if name.startswith(("AWS_", "LOCALSTACK_"))]:

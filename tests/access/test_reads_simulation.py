@@ -23,7 +23,7 @@ from projections.engine.ledger_items import Entry, group_key
 from projections.engine.registry import RegistrySnapshot
 from projections.language.rules import AggregateRule
 
-HISTORIES = 20
+HISTORIES = 10
 
 
 def problems(first: int, count: int, defect: Defect = lambda one: one, **settings: Any) -> list[str]:

@@ -79,7 +79,7 @@ def image(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", MATCHES)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(attributes=items)
 def test_a_compiled_kind_holds_only_for_items_of_the_entity(name: str, attributes: dict[str, Any]) -> None:
     program, of = entity(name)
@@ -108,7 +108,7 @@ def test_what_no_condition_can_express_is_read_first(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MATCHES)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(before=items, after=items)
 def test_an_item_of_which_the_kind_is_as_read_is_recognised_as_before(
     name: str, before: dict[str, Any], after: dict[str, Any]

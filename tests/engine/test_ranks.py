@@ -99,7 +99,7 @@ def test_ranks_equal_sorting_while_scores_change_at_random(shards: int) -> None:
     one = world(RANK.replace("8}", f"6, sum: bet, shards: {shards}}}"), chance=chance.random)
     now: dict[int, Decimal] = {}
     bets: dict[int, Decimal | None] = {}
-    for _ in range(6):
+    for _ in range(3):
         for _ in range(40):
             player = chance.randrange(30)
             if chance.random() < 0.2:

@@ -244,7 +244,7 @@ _PIECES = [*"{}[]:\n'\"#|!%\t?", "  ", "- ", "&a", "*a", "null", "1e999"]
         max_size=4,
     ),
 )
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_good_files_with_pieces_cut_out_or_put_in_load_or_raise_rules_error(
     text: str, edits: list[tuple[float, int, str]]
 ) -> None:
@@ -267,7 +267,7 @@ _JSON = st.recursive(
 
 
 @given(st.sampled_from([path.name for path in GOOD]), st.data())
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_good_documents_with_a_part_replaced_load_or_raise_rules_error(name: str, data: st.DataObject) -> None:
     document = _DOCUMENTS[name]
     places = list(_places(document))

@@ -222,7 +222,7 @@ guards = st.sampled_from([*SHAPES.values()])
 
 
 @pytest.mark.deep
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(
     some=st.lists(st.tuples(items, guards), min_size=1, max_size=6),
     name=st.sampled_from([*MATCHES]),

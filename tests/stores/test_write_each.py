@@ -272,7 +272,7 @@ def _updates(draw: st.DrawFn) -> Update:
 
 
 @pytest.mark.deep
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(start=st.lists(st.tuples(_SORTS, _NAMES, values), max_size=8), writes=st.lists(_updates(), max_size=12))
 def test_memory_agrees_with_dynamodb_local_on_each(
     local: Store, start: list[tuple[str, str, Value]], writes: list[Update]

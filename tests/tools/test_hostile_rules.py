@@ -159,9 +159,9 @@ def fuzz(folder: Path, seeds: range, slow: float = 0.1) -> Counter[str]:
 
 
 def test_commands_answer_any_rule_file_without_an_internal_error(tmp_path: Path) -> None:
-    ran = fuzz(tmp_path, range(24), slow=0.05)
-    assert ran["accepted"] >= 4
-    assert ran["refused"] >= 4
+    ran = fuzz(tmp_path, range(14), slow=0.05)
+    assert ran["accepted"] >= 2
+    assert ran["refused"] >= 2
 
 
 @pytest.mark.deep

@@ -196,7 +196,7 @@ def test_sums_are_found_by_their_values() -> None:
 
 def test_counters_and_sums_of_items_with_a_word_are_found_though_a_value_is_wrong() -> None:
     chance, items = random.Random(3), []
-    for number in range(40):
+    for number in range(20):
         states = chance.choices(["booked", "waiting", "cancelled"], k=chance.randint(3, 12))
         bookings = [(state, chance.randint(5, 20)) for state in states]
         paid = sum(price for state, price in bookings if state != "cancelled")
@@ -208,7 +208,7 @@ def test_counters_and_sums_of_items_with_a_word_are_found_though_a_value_is_wron
     where = {"state": [{"anything-but": ["cancelled"]}]}
     assert paid_rule.body["aggregate"]["set"] == {"paid": {"sum": "price", "where": where}}
     assert booked_rule.body["aggregate"]["set"] == {"booked": {"count": {"where": {"state": ["booked"]}}}}
-    text = "booked is the number of Booking items whose state is booked in 39 of 40 Class items"
+    text = "booked is the number of Booking items whose state is booked in 19 of 20 Class items"
     assert (paid_rule.state, booked_rule.state, booked_rule.evidence) == ("held", "uncertain", text)
 
 
@@ -349,7 +349,7 @@ def anything(draw: st.DrawFn) -> tuple[Table, Sample]:
     return table, Sample(items, draw(st.booleans()))
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(anything())
 def test_any_table_gives_a_proposal_that_check_accepts(given: tuple[Table, Sample]) -> None:
     accepted(without_rejected_parts(infer(*given)))

@@ -193,7 +193,7 @@ def damaged_in_ledger(store: MemoryStore, image: Image, rng: Random) -> Iterator
 @example(path=next(path for path in RULES if path.stem == "rank"), seed=1, count=1)
 @example(path=next(path for path in RULES if path.stem == "held"), seed=0, count=1)
 @example(path=next(path for path in RULES if path.stem == "tables"), seed=15402, count=1)  # only a deletion repairs it
-@hypothesis_settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@hypothesis_settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(path=st.sampled_from(RULES), seed=st.integers(0, 2**32), count=st.integers(1, 4))
 def test_verify_and_explain_agree_on_any_damage_and_repair_removes_it(path: Path, seed: int, count: int) -> None:
     rng = Random(seed)
