@@ -15,6 +15,7 @@ TEMPLATE = ROOT / "template.yaml"
 
 AWS = {
     "SAM_CLI_TELEMETRY": "0",
+    "SAM_CLI_POLL_DELAY": "0.2",
     # not others than in this process: clients share the credentials that the first one found
     **{name: os.environ[name] for name in ("AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")},
 }

@@ -22,7 +22,7 @@ from test_deploy import client, eventually
 from projections.language.loader import loads
 from projections.testing.oracle import Oracle
 
-BUILD = {"LAMBDA_PLATFORM": "native", "PYTHON": sys.executable, "SAM_CLI_TELEMETRY": "0"}
+BUILD = {"LAMBDA_PLATFORM": "native", "PYTHON": sys.executable, "SAM_CLI_TELEMETRY": "0", "SAM_CLI_POLL_DELAY": "0.2"}
 
 
 @pytest.fixture(scope="session")
