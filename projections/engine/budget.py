@@ -40,8 +40,8 @@ WAIT = 30.0
 class Refresh(NamedTuple):
     """The task to bring the contributions of a source item up to the item, or its copies under `rule`.
 
-    `gone`: the record shows that it was deleted, and did not expire. Without a valid signature, version and `gone` are
-    ignored: who can only send messages could name a later version, so that the next records of the item would be duplicates.
+    `gone`: the record shows that it was deleted, and did not expire. Without a valid signature, both are ignored; the item
+    is refreshed in every role: who can only send messages could name a later version, and its next records be duplicates.
     """
 
     source: str
