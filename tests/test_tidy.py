@@ -90,7 +90,7 @@ CEILINGS = {
     "projections/console": (266, 3),
     "projections/deploy": (2057, 9),
     "projections/dev": (746, 4),
-    "projections/engine": (10876, 31),
+    "projections/engine": (10881, 31),
     "projections/init": (3318, 15),
     "projections/inspect": (8203, 31),
     "projections/language": (17549, 65),

@@ -299,6 +299,8 @@ class LaneCounter:
         self._lane = lane
         self._run = run
         self._hour = str(int(clock() // 3600))
+        self._zeros = {name: dict.fromkeys(rule.slots, Decimal(0)) for name, rule in program.lanes.items()}
+        self._absent = Missing((lane.last,))
         self._counters = counters
         self._spreading = Spreading(program, store)
         self._blocked: set[Target] = set()
@@ -349,21 +351,20 @@ class LaneCounter:
                     groups[target] = answer
                     self._forget(target, answer)
                 del left[target]
-        whole = {target: image for target, image in groups.items() if spread(self._program, target) == 1}
+        whole = {target: image for target, image in groups.items() if self._program.lanes[target[0]].shards == 1}
         return Counted(whole, errors)
 
     def _update(self, target: Target, parts: Sequence[Part], seen: Value | None) -> Update:
         """Return the update that counts parts: if the lane is before them, or as it was `seen`."""
-        totals = dict.fromkeys(self._program.lanes[target[0]].slots, Decimal(0))
-        for part in parts:
-            for slot, amount in part.amounts.items():
-                change = Decimal(amount) if part.sign > 0 else -Decimal(amount)
-                totals[slot] = WIDE.add(totals[slot], change)
+        totals = dict(self._zeros[target[0]])
+        for _, _, sign, amounts in parts:
+            for slot, amount in amounts.items():
+                totals[slot] = (WIDE.add if sign > 0 else WIDE.subtract)(totals[slot], Decimal(amount))
         lane = self._lane.last
-        condition: Condition = AnyOf((Missing((lane,)), Below((lane,), {"N": str(parts[0].number)})))
+        condition: Condition = AnyOf((self._absent, Below((lane,), {"N": str(parts[0].number)})))
         if seen is not None:
             condition = Equal((lane,), seen)
-        purpose = Purpose("group", target[:1], target[1], tuple(dict.fromkeys(part.sequence for part in parts)))
+        purpose = Purpose("group", target[:1], target[1], tuple(dict.fromkeys([part.sequence for part in parts])))
         key = group_key(*target, self._lane.number % self._spreading.note(target, purpose))
         values: dict[str, Value] = {
             lane: {"N": str(parts[-1].number)},
@@ -376,6 +377,8 @@ class LaneCounter:
 
     def _forget(self, target: Target, image: Image) -> None:
         """Remove lanes from a group that have not moved for so long that none of their records is left."""
+        if len(image) < 2 * _STALE_LANES:  # a lane has two attributes
+            return
         oldest = int(self._hour) - FORGOTTEN_HOURS
         stale = [name[1:] for name, value in image.items() if name[:1] == "!" and Decimal(value["N"]) < oldest]
         if len(stale) < _STALE_LANES:

@@ -163,7 +163,8 @@ def plan(
             last[record.key] = (record.new, new)
             if record.old is not None and guards.adds_mark(record.key, record.old, record.new):
                 unmarked.append((record.key, record.new[guards.mark], record.sequence))
-            strays.extend(_strays(program, guards, record, removed))
+            if [name for name in record.new if name.startswith(program.guard_prefix)]:
+                strays.extend(_strays(program, guards, record, removed))
         if program.shared_keys and record.old is not None:
             if program.copies_with_match:
                 copy_heals.extend(freed_by(program, record, old, new))
@@ -177,7 +178,7 @@ def plan(
             everything.append((record, old, new))
             everything.extend(others)
             at = record.at
-            for item in (old, new, *(item for _, *items in others for item in items)):
+            for item in (old, new, *[item for _, *items in others for item in items]):
                 if item is not None:
                     entities.add(name := item.entity.name)
                     if at is not None:
@@ -199,6 +200,7 @@ def plan(
     changes, *later = _changes(program, recognised, reject, split, parts) or [[]]
     copies = writes_of(program, recognised, reject) if not entities.isdisjoint(program.copy_rules) else ()
     copied = not entities.isdisjoint(program.copy_rule_into)
+    published = not entities.isdisjoint(program.ledger_rules_into)
     pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
     pulls = _pulls(program, guards, recognised, reject) if program.embeds_from else {}
     list_pulls = _list_pulls(program, guards, recognised) if program.embeds_from else {}
@@ -208,7 +210,7 @@ def plan(
             of_record = heals_of(program, guards, record.key, old, new, record.sequence)
             copy_heals.extend(of_record)
             why += [(record, heal.rule, heal.why) for heal in of_record if heal.why is not None]
-        for target, reason in _heals(program, guards, record, old, new):
+        for target, reason in _heals(program, guards, record, old, new) if published else ():
             heals.setdefault(target, record.sequence)
             why.append((record, program.recorded[target[0]], reason))
         if old is not None and (new is None or new.entity is not old.entity):
@@ -313,10 +315,10 @@ def _changes(
             add_parts(parts, record, number, counted, keeping, before.contributions, after.contributions)
             by_lanes = by_lanes.union(counted)
         if by_lanes:
-            left = without(before.contributions, by_lanes), without(after.contributions, by_lanes)
-            if not any(left):
+            if by_lanes.issuperset((*before.contributions, *after.contributions)):
                 continue
-            before, after = before._replace(contributions=left[0]), after._replace(contributions=left[1])
+            before = before._replace(contributions=without(before.contributions, by_lanes))
+            after = after._replace(contributions=without(after.contributions, by_lanes))
         expiry = Expiry.of(record.version, before, keeping) if record.expired else None
         if before.contributions == after.contributions and (expiry is None or not expiry.contributions):
             continue
