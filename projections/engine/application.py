@@ -177,7 +177,7 @@ class ApplicationItems:
         return Update(
             key,
             set=_present(values),
-            remove=tuple(sorted(name for name, value in values.items() if value is None)),
+            remove=tuple(sorted([name for name, value in values.items() if value is None])),
             condition=AllOf((self.exists(key), *conditions)),
             purpose=why,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeAlias
 
 from projections.engine.changes import WIDE
@@ -77,6 +77,7 @@ def parts_of(store: Store, partition: str) -> list[Image]:
     return list(all_items(partial(store.query, LEDGER, [{"S": partition}])))
 
 
+@lru_cache(maxsize=1024)
 def is_amount(name: str) -> bool:
     """Return whether an attribute of a group is one that commits add to."""
     return name in ("version", "n") or name[:1] in ("=", "#", "%", "+")

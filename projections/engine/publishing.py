@@ -30,7 +30,7 @@ the target has to be published again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -96,6 +96,12 @@ class Publisher:
         self._items = ApplicationItems(program, store, guards)
         self._writer = TargetWriter(program, store, snapshot, self._items, self._counters)
 
+    @cached_property
+    def _published(self) -> Mapping[str, LedgerRule]:
+        """By name: the rules that publish to items."""
+        rules = self._program.recorded.items()
+        return {name: rule for name, rule in rules if rule.writes_items and self._snapshot.publishes(rule)}
+
     def publish(
         self,
         targets: Iterable[Target],
@@ -119,6 +125,7 @@ class Publisher:
         groups |= {
             target: sum_group(self._snapshot.promotion(target[0]), [read[target]]) for target in known if target in read
         }
+        sharing = {n for n, rule in self._published.items() if shares_calls(rule) and n not in self._contested}
         publications: dict[Target, Publication] = {}
         shared: dict[tuple[ItemKey, str], list[Target]] = {}
         for target, rule in known.items():
@@ -128,7 +135,7 @@ class Publisher:
             else:
                 why = purpose_of(rule, tuple(records.get(target, ())))
                 publication = publications[target] = Publication(rule, decode_key(target[1]), group, {}, why)
-                if shares_calls(rule) and rule.name not in self._contested:
+                if rule.name in sharing:
                     shared.setdefault((publication.key, rule.into.name), []).append(target)
         updates: dict[tuple[Target, ...], Update] = {}
         for part in (part for together in shared.values() for part in slices(together, RULES_PER_WRITE)):
@@ -171,10 +178,7 @@ class Publisher:
         return {
             target: rule
             for target in sorted(set(targets))
-            if not is_range(target[1])
-            and (rule := self._program.recorded.get(target[0])) is not None
-            and rule.writes_items
-            and self._snapshot.publishes(rule)
+            if (rule := self._published.get(target[0])) is not None and not is_range(target[1])
         }
 
     def _contested_targets(self, targets: Iterable[Target]) -> list[Target]:

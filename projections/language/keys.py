@@ -104,10 +104,10 @@ def encode_key(key: ItemKey) -> str:
 
 def decode_key(text: str) -> ItemKey:
     """Return the key that `encode_key` encoded. Raises ValueError for any other text."""
-    table, *parts = (part.replace("%7C", "|").replace("%25", "%") for part in text.split("|"))
-    if not 1 <= len(parts) <= 2:
+    parts = text.split("|")
+    if not 2 <= len(parts) <= 3:
         raise ValueError(f"not an encoded key: {text!r}")
-    return ItemKey(table, *parts)
+    return ItemKey(*(map(unescape, parts) if "%" in text else parts))
 
 
 def escape(part: str) -> str:

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from projections.errors import BadInput
@@ -121,6 +122,7 @@ def version_name(rule: str, number: int) -> str:
     return f"{rule}.{number}"
 
 
+@lru_cache(maxsize=4096)  # each guard that is read or written asks for it several times
 def public_name(version: str) -> str:
     """Return the name of the rule, by the name of one of its versions or its own."""
     return version.partition(".")[0]
