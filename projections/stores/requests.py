@@ -31,6 +31,9 @@ BATCH_BYTES = 1024 * 1024
 """Our own limit: AWS documents none for a batch (DynamoDB Local takes 10 MB), and smaller requests are faster to retry."""
 STATEMENT_BYTES = 8192
 
+_QUOTED = lru_cache(maxsize=4096)(QUOTED)
+"""Of the texts of statements, few are repeated many times."""
+
 
 def require_items(schema: Schema, update: Update) -> None:
     """Raise ValueError if an update does not require that its item exists: a PartiQL UPDATE never creates an item."""
@@ -55,7 +58,9 @@ def statement(table: str, schema: Schema, update: Update, returning: bool = Fals
     """
     if update.discard or not (update.set or update.remove or update.add) or (update.add and not returning):
         return None
-    values = [*update.set.values(), *update.add.values(), *schema.wire(update.key).values()]
+    values = [*update.set.values(), *update.add.values(), {schema.partition[1]: update.key.partition}]
+    if schema.sort is not None:
+        values.append({schema.sort[1]: update.key.sort or ""})
     tree = take_apart(update.condition, values) if update.condition else ()
     names = tuple(update.set), tuple(update.add), tuple(update.remove)
     text = _compile(table, schema.key_attributes, *names, tree, returning)
@@ -208,7 +213,7 @@ class Requests:
             return None
         sent = ",".join(map(value_json, parts[1]))
         try:
-            return f'{{"Statement":{QUOTED(parts[0])},"Parameters":[{sent}]}}'.encode()
+            return f'{{"Statement":{_QUOTED(parts[0])},"Parameters":[{sent}]}}'.encode()
         except UnicodeEncodeError:  # one unpaired surrogate must not fail the whole call
             return None
 
