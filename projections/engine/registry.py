@@ -34,7 +34,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from string import ascii_lowercase, digits
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -98,6 +98,13 @@ _UNREADABLE = (KeyError, TypeError, ValueError, StopIteration, AssertionError, P
 def document_key(version: str) -> ItemKey:
     """Return the key of the document of a version."""
     return ItemKey(LEDGER, "R", f"rule|{version}")
+
+
+@lru_cache(maxsize=1024)
+def _parse_document(text: str) -> Mapping[str, Any]:
+    """Return a document. Equal texts are one object: the registries of a process read the same ones."""
+    document: Mapping[str, Any] = json.loads(text)
+    return document
 
 
 def new_identity() -> Identity:
@@ -370,6 +377,8 @@ class Registry:
         self._now = now
         self._documents: dict[tuple[str, int], Mapping[str, Any]] = {}
         """By name and epoch: after the ledger was restored, a number may be given again."""
+        self._known: tuple[Image, RegistrySnapshot] | None = None
+        """The registry's item as it was read last, and what is in it."""
         self._program: tuple[int, str, Program] | None = None
         self.marked: list[str] = []
         """The versions that were marked as stale here, because this code cannot read them."""
@@ -379,13 +388,20 @@ class Registry:
     def read(self) -> RegistrySnapshot | None:
         """Return the registry; None if it does not exist."""
         item = self._store.get(REGISTRY)
-        return RegistrySnapshot.read(item) if item is not None else None
+        return self._snapshot(item) if item is not None else None
+
+    def _snapshot(self, item: Image) -> RegistrySnapshot:
+        """Return what is in the registry's item, which is parsed only if it has changed."""
+        known = self._known
+        if known is None or known[0] != item:
+            known = self._known = item, RegistrySnapshot.read(item)
+        return known[1]
 
     def read_or_create(self, item: Image | None = None) -> RegistrySnapshot:
         """Return the registry, and create it from the packaged rules if it does not exist. `item`: as it was just read."""
         numbers: Mapping[str, int] = {}
         for _ in range(_MOST_TRIES):
-            snapshot = RegistrySnapshot.read(item) if item is not None else self.read()
+            snapshot = self._snapshot(item) if item is not None else self.read()
             if snapshot is not None:
                 return snapshot
             empty = RegistrySnapshot(0, numbers, {}, new_identity(), self._packaged.guard_prefix)
@@ -482,7 +498,7 @@ class Registry:
                 item = items.get(document_key(version.name))
                 if item is None:
                     raise Transient(f"the ledger has no document of {version.name}")
-                self._documents[version.name, version.since] = json.loads(item["document"]["S"])
+                self._documents[version.name, version.since] = _parse_document(item["document"]["S"])
         return {version.name: self._documents[version.name, version.since] for version in versions}
 
     def document(self, snapshot: RegistrySnapshot, *, pending: bool = False) -> dict[str, Any]:

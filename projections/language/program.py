@@ -59,6 +59,7 @@ class Program:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
+        self._closed: dict[str, dict[str, Any]] = {}
         self.guard_prefix: str = document["guard_prefix"]
         self.retired: dict[str, str] = dict(document["retired"])
         compiled = Compiled(document)
@@ -103,17 +104,20 @@ class Program:
 
     def closed_document(self, rule: str) -> dict[str, Any]:
         """Return the document of a rule, as the registry keeps it: with the entities and tables that it uses."""
+        if rule in self._closed:
+            return self._closed[rule]
         projection = self.document["projections"][rule]
         names = {*projection["from"], into_of(projection)}
         entities = {name: form for name, form in self.document["entities"].items() if name in names}
         tables = {entity["table"] for entity in entities.values()}
-        return {
+        closed = self._closed[rule] = {
             "format": self.document["format"],
             "rule": projection,
             "entities": entities,
             "tables": {name: self.document["tables"][name] for name in sorted(tables)},
             "guard_prefix": self.document["guard_prefix"],
         }
+        return closed
 
     @cached_property
     def carries(self) -> Mapping[str, Callable[[Contributions], dict[str, Contributed]]]:

@@ -5,7 +5,6 @@ One integer decides everything. The scheduler carries out the engine's calls of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -70,7 +69,7 @@ class Setup:
         self._changed: dict[tuple[int, bool], RuleVersions] = {}
         self._rolled_back: dict[tuple[int, bool], RuleVersions] = {}
         self._onward: dict[tuple[int, bool, int], RuleVersions] = {}
-        self._assembled: dict[tuple[Program, str], Program] = {}
+        self._assembled: dict[tuple[Any, ...], tuple[_Versions, Program]] = {}
         self.schemas = schemas(version.program)
         self.without = without
         self._fixed = fixed or {}
@@ -103,12 +102,12 @@ class Setup:
 
     def assemble(self, packaged: Program, versions: _Versions) -> Program:
         """Return the program of versions of rules, compiled once for all histories."""
-        place = packaged, json.dumps(list(versions.items()))
+        place = packaged, *((name, id(document), published) for name, (document, published) in versions.items())
         if place not in self._assembled:
             if len(self._assembled) >= _MOST_PROGRAMS:
                 self._assembled.clear()
-            self._assembled[place] = Program.assembled(packaged, versions)
-        return self._assembled[place]
+            self._assembled[place] = versions, Program.assembled(packaged, versions)  # which keeps the documents
+        return self._assembled[place][1]
 
     def play(self, seed: int, *, trace: bool = False) -> Outcome:
         return History(self, seed, Trace(kept=trace)).play()

@@ -46,6 +46,8 @@ class HistoryChecks:
         """Whether the ledger was restored from a time before its registry: it cannot contain the rules of then."""
         self._unread = False
         """Whether a published version was stale: what it had set stays on items that leave their entity meanwhile."""
+        self._snapshot: tuple[Image, RegistrySnapshot] | None = None
+        """The registry that the last write followed from, and what is in it."""
         self._late: set[ItemKey] = set()
         """Items on which late functions have set attributes that have no guard: these stay."""
 
@@ -101,7 +103,9 @@ class HistoryChecks:
         self.problems += self.harm.check_write(key, before, after, invocation, answered=answered)
         self.problems += self._check_change(key, before, after)
         assert invocation.registry is not None
-        snapshot = RegistrySnapshot.read(invocation.registry)
+        if self._snapshot is None or self._snapshot[0] is not invocation.registry:
+            self._snapshot = invocation.registry, RegistrySnapshot.read(invocation.registry)
+        snapshot = self._snapshot[1]
         self._unread = self._unread or bool(snapshot.unreadable)
         self.problems += self._check_promotion(snapshot, key, before or {}, after or {})
         late = self._note_late(snapshot, key, before or {}, after or {})
