@@ -97,7 +97,7 @@ CEILINGS = {
     "projections/local": (1746, 8),
     "projections/operations": (7334, 28),
     "projections/stores": (2228, 8),
-    "projections/testing": (9274, 35),
+    "projections/testing": (9273, 35),
     "tests": (51591, 242),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""

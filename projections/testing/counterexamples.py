@@ -7,7 +7,7 @@ query is asked for values of these items. What has a counterexample is not offer
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count, groupby, islice
@@ -16,13 +16,12 @@ from typing import Any
 
 from projections.access.answers import text_of, values_of
 from projections.engine.store import Image, ItemKey, Value
-from projections.errors import UsageError
+from projections.errors import BadInput, UsageError
 from projections.language.access.plan import Query, queries_of, query_form
 from projections.language.access.planner import plan
 from projections.language.access.proposals import file_data, merge
 from projections.language.attribute_types import types_of
 from projections.language.entity import Item
-from projections.language.findings.reads import reads
 from projections.language.loader import source_of, understand
 from projections.language.models import Rules
 from projections.language.program import Program
@@ -82,12 +81,12 @@ def _counterexample(rules: RuleSet, name: str, added: Iterable[str]) -> str:
     query, program = rules.query(name), rules.program
     every = program.model.projections.items()
     scenario = Scenario(rules.only(n for n, rule in every if rule.into in query.entities or rule.action.makes_items))
-    for table, image in _images(program, query):
+    own = {*added, plan(program.model, query).rule, plan(program.model, query).copy}
+    for table, image in _images(program, query, own):
         with suppress(UsageError):  # a key of an index has another type
             scenario.put(image, table=table)
     table = program.entities[query.entities[0]].table
     stored = [program.recognise(program.tables[table].key(table, each), each) for each in scenario.store.items(table)]
-    own = {*added, plan(program.model, query).rule, plan(program.model, query).copy}
     asked = [item for item in stored if item and item.entity.name in query.entities]
     items = [item for item in asked if _is_accepted(program, item, own)]
     names = query.attributes or (MARK,)
@@ -135,15 +134,15 @@ def _place(item: Item, name: str | None) -> tuple[str, Any]:
     return kind, comparable(kind, content) if kind in ("S", "N") else str(content)
 
 
-def _is_accepted(program: Program, item: Item, rules: Container[str | None]) -> bool:
+def _is_accepted(program: Program, item: Item, names: Collection[str | None]) -> bool:
     """Return whether these rules reject no value of an item: it is assumed that the application writes none of these."""
-    own = (each for each in reads(program.model) if each.entity == item.entity.name and each.rule in rules)
-    fields = [each.field for each in own if each.field]
-    values = values_of(item)
-    return all(values(each.name) is None or text_of(Template("", (each,)), values) for each in fields)
+    rules = [program.rules[name] for name in names if name in program.rules]
+    with suppress(BadInput):
+        return all(rule.applies(item) or True for rule in rules if rule.source is item.entity)
+    return False
 
 
-def _images(program: Program, query: Query) -> Iterator[tuple[str, Image]]:
+def _images(program: Program, query: Query, own: Collection[str | None]) -> Iterator[tuple[str, Image]]:
     """Yield items with the values that rules and the query use. Equal rules and queries give equal items."""
     pools, random, number = Pools(program), Random(query.name), count(1)
     read = {*query.entities, *(rule.source for _, rule in program.model.variants() if rule.into in query.entities)}

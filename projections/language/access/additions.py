@@ -371,7 +371,7 @@ def _index_rules(rules: Rules, query: Query, shape: _Shape, keys: IndexKeys) -> 
             text = shape.sort[entity]
             if sort_kind == "S" and shape.plain is not None and not types_of(rules).is_whole(entity, shape.plain):
                 return None
-            if sort_kind == "N" and shape.plain is not None:
+            if sort_kind == "N" and shape.plain is not None and _number_known(rules, query, entity, shape.plain):
                 text = "{" + shape.plain + "}"
             elif sort_kind != "S":
                 return None
