@@ -47,7 +47,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     share = int(os.environ.get("DEEP_SHARE", "1"))
     left_out = {each for each in items if each.get_closest_marker("deep") and crc32(each.nodeid.encode()) % share}
     config.hook.pytest_deselected(items=[*left_out])
-    items[:] = [item for item in items if item not in left_out]
+    kept = (item for item in items if item not in left_out)
+    items[:] = sorted(kept, key=lambda item: "test_figures" not in item.nodeid)  # what takes longest begins first
     urls = {"dynamodb_local_url", "ministack_url"}
     emulators = {*urls, "dynamodb-local", "DynamoDB Local and moto", "MiniStack"}  # parameters of fixtures
     for item in items:

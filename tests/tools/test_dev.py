@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 from click.testing import CliRunner
 
 from projections.aws.clients import client
-from projections.aws.live_tables import create_index, create_table
+from projections.aws.live_tables import create_table
 from projections.aws.streams import FoundShard, StreamGone, StreamReader, Stretch
 from projections.cli.main import cli
 from projections.dev.projector import WatchedStore, is_own
@@ -270,13 +270,12 @@ def test_missing_table_or_stream_is_an_error_with_a_solution(dynamodb_local_url:
 def test_missing_parts_of_a_table_are_made(dynamodb_local_url: str, rules: Path) -> None:
     """--create adds indexes and the stream to a table that exists; without it a missing index is told."""
     table = Table(dynamodb_local_url)
-    create_table(table.dynamodb, table.name, SCHEMA, stream=False)
+    other = Schema(SCHEMA.partition, SCHEMA.sort, {"Other": ((("O", "S"),), ())})
+    create_table(table.dynamodb, table.name, other, stream=False)
     rules.write_text(RULES.replace("key: [PK, SK]}", "key: [PK, SK], indexes: {Board: [B, R]}}") + BOARD)
     result = CliRunner().invoke(cli, table.arguments(rules, "--create", "--until-idle"), catch_exceptions=False)
     assert f"created index Board of {table.name}" in result.output
     assert f"created stream of {table.name}" in result.output
-    other = Schema(SCHEMA.partition, SCHEMA.sort, {"Other": ((("O", "S"),), ())})
-    create_index(table.dynamodb, table.name, other, "Other")
     rules.write_text(rules.read_text().replace("Board:", "Missing:"))
     assert "has no index Missing with the key B (S), R (S); it has" in refused(*table.arguments(rules))
 
