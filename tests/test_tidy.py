@@ -98,7 +98,7 @@ CEILINGS = {
     "projections/operations": (7334, 28),
     "projections/stores": (2228, 8),
     "projections/testing": (9273, 35),
-    "tests": (51591, 242),
+    "tests": (51586, 242),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
 WORDS = 67733  # of docs/, the most

@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,7 @@ def examples(page: str) -> Iterator[Example]:
     base = ""
     for block in blocks(page):
         if block.language == "yaml":
-            data = _loaded(block.text)
+            data = yaml_data(block.text)
             if data.keys() & {"table", "tables"}:
                 base = block.text
                 before = found[-1] if block.text.startswith(LATER) else None
@@ -97,16 +96,10 @@ def examples(page: str) -> Iterator[Example]:
 
 def added(base: str, data: dict[str, Any]) -> str:
     """Return a rule file with more entities and rules, as JSON."""
-    document = dict(_loaded(base))
+    document = dict(yaml_data(base))
     for part, more in data.items():
         document[part] = {**document.get(part, {}), **more}
     return json.dumps(document, indent=1)
-
-
-@cache
-def _loaded(text: str) -> dict[str, Any]:
-    document: dict[str, Any] = yaml_data(text)
-    return document
 
 
 def run_examples(examples: Iterable[Block], names: dict[str, object], page: str) -> int:

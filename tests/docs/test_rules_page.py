@@ -32,10 +32,6 @@ EXAMPLES = [*examples(GUIDE), *examples((ROOT / "tests/docs/examples.md").read_t
 of_examples = pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: f"{one.heading}-{one.line}")
 
 
-def plain(text: str) -> Any:
-    return yaml_data(text)
-
-
 @of_examples
 def test_check_says_of_an_example_what_the_page_says_and_else_nothing(example: Example) -> None:
     assert said(example.rules) == (example.findings or []), "python tests/docs/guide.py writes it again"
@@ -99,14 +95,14 @@ def rows(heading: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(("pattern", "fits", "not_"), rows("Patterns"), ids=lambda text: str(text))
 def test_a_pattern_fits_what_the_page_says(pattern: str, fits: str, not_: str) -> None:
-    matches = Pattern.parse(plain(pattern)).matches
+    matches = Pattern.parse(yaml_data(pattern)).matches
 
     def fitting(item: Mapping[str, Any]) -> bool:
         image = {name: value_of(value) for name, value in item.items()}
         return matches(lambda name, stored: lookup(image, name, stored))
 
-    assert fitting(plain(fits))
-    assert not fitting(plain(not_))
+    assert fitting(yaml_data(fits))
+    assert not fitting(yaml_data(not_))
 
 
 @pytest.mark.parametrize(("template", "value", "text"), rows("Templates and pipes"), ids=lambda text: str(text))
@@ -141,7 +137,7 @@ def test_every_option_of_a_kind_is_in_an_example(kind: str) -> None:
 def used() -> Iterator[tuple[str, dict[str, Any]]]:
     for example in EXAMPLES:
         if not example.findings:
-            yield from plain(example.rules)["projections"].items()
+            yield from yaml_data(example.rules)["projections"].items()
 
 
 def test_every_pipe_is_in_the_table_of_templates() -> None:

@@ -140,6 +140,7 @@ def test_replacing_a_list_costs_a_bounded_number_of_write_units(elements: int, b
 # Many writes
 
 
+@pytest.mark.deep
 def test_an_attack_costs_the_budget_at_once_and_one_refresh_for_each_item_later() -> None:
     """Eight items of 100 elements are replaced three times within a minute: 24 puts, of a unit each."""
     unlimited, limited = Scene(), Scene(per_minute=2000)

@@ -115,6 +115,7 @@ def test_the_estimate_is_what_a_dry_run_counts_if_all_items_are_sampled(used: Pl
     assert estimate["seconds"] == estimate["writes"] > 7 / ITEMS_PER_SECOND
 
 
+@pytest.mark.deep
 def test_an_estimate_of_a_large_table_is_the_sample_times_its_size(used: Place) -> None:
     used.file.write_text(CHANGED)
     program = used.program(CHANGED)

@@ -15,6 +15,7 @@ from projections.errors import RulesError
 TEMPLATE = ROOT / "template.yaml"
 
 
+@pytest.mark.deep
 def test_the_committed_template_reads_as_cfn_lint_reads_it() -> None:
     from cfnlint.decode import decode  # half a second that only this test needs
 

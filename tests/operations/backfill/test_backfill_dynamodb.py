@@ -116,6 +116,7 @@ def test_a_backfill_that_is_killed_continues_by_the_same_command(
     assert tables.wrong() == []
 
 
+@pytest.mark.deep
 def test_a_backfill_is_worked_off_by_the_worker_through_a_real_queue(
     filled: Callable[..., Tables], ministack_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
