@@ -288,10 +288,7 @@ def _plan_lines(plan: _Plan, max_writes: int | None, *, queued: bool) -> Iterato
         (plan.at_once, "Published at once, because these rules record nothing; values are written during the fill"),
         (plan.left_out, "Not applied with --hold, because these rules record nothing: apply them without it"),
         ([v.name for v in plan.filled], "Filled already, and not published"),
-        (
-            plan.kept,
-            "Not removed: the values were kept before. To remove them, add the rule, apply, and remove it",
-        ),
+        (plan.kept, "Not removed: the values were kept before. To remove them, add the rule, apply, and remove it"),
         ([v.name for v in plan.open], "Promotion or removal to be completed"),
         (plan.cleaned, "Removed from entries, which lanes do not need, for 1 write unit each"),
     ):

@@ -111,13 +111,7 @@ def queue_url_of(there: Deployed, queue: str | None, *, alone: bool) -> str | No
     help="Replace the secret that signs guards, and sign all guards again. The former secret is valid until the end.",
 )
 @queue_option
-def command(
-    options: Tables,
-    as_json: bool,
-    running: RunOptions,
-    new_secret: bool,
-    queue: str | None,
-) -> int:
+def command(options: Tables, as_json: bool, running: RunOptions, new_secret: bool, queue: str | None) -> int:
     """Refresh everything that depends on existing items, under all versions of rules.
 
     Run it if the stream was disabled for longer than 24 hours, or after you restored a table. The application may write

@@ -85,9 +85,12 @@ def command(files: tuple[str, ...], template: str | None, schema: bool, as_json:
 
 def _check(path: Path, as_json: bool, fail_on: str) -> int:
     from projections.language.review import review
-    from projections.testing.counterexamples import check_additions
 
-    reviewed = check_additions(review(path, _near(path)))
+    reviewed = review(path, _near(path))
+    if any(finding.paste for finding in reviewed.findings):
+        from projections.testing.counterexamples import check_additions
+
+        reviewed = check_additions(reviewed)
     rows = _rows(reviewed.rules) if reviewed.rules is not None else []
     if as_json:
         findings = [asdict(finding) for finding in reviewed.findings]

@@ -123,10 +123,11 @@ def command(
 def _show(rules: RuleSet, only: str | None, as_json: bool, markdown: bool = False) -> int:
     from projections.inspect.access_patterns import access_patterns, rank_patterns
     from projections.terminal import json_text, print_text
-    from projections.testing.counterexamples import refusal
 
     model = rules.program.model
     patterns = access_patterns(model, rules.queries, only)
+    if any(pattern.proposal for pattern in patterns):  # otherwise the engine is not imported
+        from projections.testing.counterexamples import refusal
     for number, pattern in enumerate(patterns):
         if pattern.proposal and (reason := refusal(model, pattern.query, pattern.proposal.text)):
             plan = pattern.plan._replace(reason=f"{pattern.plan.reason}; {reason}")

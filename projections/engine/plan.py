@@ -225,10 +225,9 @@ def plan(
         corrected.setdefault(key, [])
     overwritten = {r.key: r for r, *items in recognised if r.key in corrected and program.overwrites(*items)}
     why += [(record, rule, "values changed") for key, record in overwritten.items() for rule in corrected[key]]
-    more: dict[str, Any] = {"strays": strays, "unmarked": unmarked, "parts": parts, "later": later, "times": times}
-    more |= {"rivals": dict(guards.rivals), "healing": _reasons(why), "overwritten": overwritten}
     made = Plan(changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, list_pulls, rejected, ignored)
-    return replace(made, **more)
+    made = replace(made, strays=strays, unmarked=unmarked, parts=parts, later=later, times=times)
+    return replace(made, rivals=dict(guards.rivals), healing=_reasons(why), overwritten=overwritten)
 
 
 def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[IndexWrite]:
