@@ -121,7 +121,7 @@ def test_a_release_has_the_version_of_its_tag_and_valid_metadata(
     distributions: dict[str, Path], tag: str, code: int
 ) -> None:
     (workflow,) = (ROOT / ".github/workflows").glob("*.yml")
-    steps = {step["name"]: step.get("run") for step in yaml_data(workflow)["jobs"]["build"]["steps"]}
+    steps = {step["name"]: step.get("run") for step in yaml_data(workflow.read_text())["jobs"]["build"]["steps"]}
     script = f"{steps['Check the tag']}\n{steps['Check the metadata']}"
     place = next(iter(distributions.values())).parents[1]
     environment = CLEAN | {"GITHUB_REF_NAME": tag}

@@ -62,7 +62,7 @@ def test_diagrams_are_drawn(site: Path, watched: Callable[..., Page]) -> None:
 def test_the_search_finds_a_section(site: Path, watched: Callable[..., Page]) -> None:
     tab = watched((site / "index.html").as_uri())
     tab.click(".md-search__input")
-    tab.keyboard.type("percentile")
+    tab.keyboard.type("Templates and pipes")
     tab.wait_for_selector(".md-search-result__item a[href*='rules-reference.html']", state="attached", timeout=20_000)
 
 
