@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from projections.engine.store import Delete, Image, ItemKey, Update, Write
+from projections.engine.application import ApplicationItems
+from projections.engine.guards import Guards
+from projections.engine.running import OutOfTime
+from projections.engine.store import Delete, Image, ItemKey, Purpose, Update, Write
 from projections.language.values import plain_item
+from projections.operations.dry import Cautious
 from projections.operations.verify.repair import verify_and_repair
 from tests.engine.scene import Scene, before
-from tests.engine.world import wires
+from tests.engine.world import World, wires
 from tests.operations.verify_scene import drifts, repaired
 
 HEAD = """
@@ -137,6 +142,16 @@ def test_an_attribute_added_between_look_and_deletion_is_restored(rule: str) -> 
     w.settle()
     assert kept(plain(w, at)) == {**constants, "note": "fragile"}
     assert w.differences() == []
+
+
+def test_what_a_deletion_took_is_restored_although_the_pace_of_a_task_leaves_no_time() -> None:
+    w = library()
+    paced = Cautious(w.store, deletes=True, pace=Mock(side_effect=[None, OutOfTime("no writes are left")]))
+    key, guards = ItemKey("main", *SHELF), Guards(w.program, w.registry().read_or_create().identity)
+    seen = image(w, SHELF) or {}
+    change(w, SHELF, note="fragile")
+    ApplicationItems(w.program, paced, guards).delete(w.program.entities["Shelf"], key, seen, Purpose("delete"))
+    assert plain(w, SHELF) == {"kind": "shelf", "note": "fragile"}
 
 
 def test_nothing_is_restored_over_an_item_that_the_application_puts_after_the_deletion() -> None:
@@ -473,6 +488,19 @@ def test_a_promotion_before_the_record_of_an_item_that_left_its_kind_leaves_the_
     w.under(RULES.replace("days: sum(days)", "pages: sum(days)"), HEAD).apply(promotes=False)
     w.settle()
     assert plain(w, BOOK) == {"kind": "magazine", "title": "Atlas", "shelves": ["north"], "pages": "by hand"}
+
+
+@pytest.mark.parametrize("apply", [World.apply, lambda w, fates: w.registry().register(w.program, fates)])
+def test_an_item_that_left_its_kind_before_its_rule_was_removed_loses_what_that_rule_had_set(apply: Any) -> None:
+    """The record of its leaving comes after the removal, before or after a look at all items."""
+    w = library()
+    w.position -= 1
+    change(w, SPINE, kind="bone", length=3)
+    change(w, SPINE, length=4)
+    after = w.under(RULES.replace("  spine: {from: Book, copy: {into: Spine, attributes: [title]}}\n", ""), HEAD)
+    apply(after, {"spine": "remove"})
+    after.settle()
+    assert after.item(*SPINE, guards=True) == {"PK": "SPINE#7", "SK": "LABEL", "kind": "bone", "length": 4}
 
 
 def test_the_guards_of_a_version_that_functions_cannot_read_stay_although_the_version_before_leaves() -> None:

@@ -365,11 +365,9 @@ class _Work:
         return {target: group.version for target, group in groups.items()}
 
     def _clear(self, images: Mapping[ItemKey, Image]) -> None:
-        past = self._past
-        if not past:
-            return
-        for key, image in images.items():
-            work = partial(clear, past, {key: image}, self.program, self.store, self.refresher.guards)
+        for key, image in images.items() if self._past else ():
+            there = [trace for trace in self._past if not trace.has_left(key, image)]
+            work = partial(clear, there, {key: image}, self.program, self.store, self.refresher.guards)
             try:
                 self.counts.update(self.deadline.retry(work))
             except (Misconfigured, Reload):
