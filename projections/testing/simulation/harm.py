@@ -62,6 +62,11 @@ class Ownership:
         self._together: dict[tuple[ItemKey, str], frozenset[str]] = {}
 
     @cached_property
+    def held(self) -> set[str]:
+        """The rules that are held in a program."""
+        return {rule.name for program in self.programs for rule in program.rules.values() if rule.held}
+
+    @cached_property
     def copied_whole(self) -> set[str]:
         """The sources of copies of all attributes."""
         return {rule.source.name for program in self.programs for rule in program.rules.values() if rule.copies_all}
@@ -417,27 +422,22 @@ class Harm:
         for key in sorted(self._planted):
             yield f"{HARM}{encode_key(key)}: a mark that no rule wrote was left on it"
 
-    def _is_former(self, name: str, last: Program) -> bool:
-        """Whether an attribute is the guard of a rule that is gone."""
-        return (
-            name.startswith(self._prefix) and name != self._prefix and name.removeprefix(self._prefix) not in last.rules
-        )
+    def _stays(self, name: str, last: Program) -> bool:
+        """Whether an attribute is the guard of a rule that is gone, or that has been held: then it wrote nothing."""
+        rule = name.removeprefix(self._prefix)
+        return name.startswith(self._prefix) and rule != "" and (rule not in last.rules or rule in self._ownership.held)
 
-    def leftovers(
-        self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], last: Program, *, unheard: bool = False
-    ) -> Iterator[str]:
+    def leftovers(self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], last: Program) -> Iterator[str]:
         """Yield values and guards that rules set on items which are not of their entity any more.
 
         Items in `touched`, on which the application changed values of rules, are left out, and so are values of rules that
-        `last`, the rules at the end, do not have. `unheard`: the stream was off, so that values of rules are not recognised.
+        `last`, the rules at the end, do not have.
         """
-        if unheard:
-            return
         for key, image in items.items():
             if key in touched:
                 continue
             owned = self._owned(key, image)
-            if any(owner.everything for owner in owned) or any(self._is_former(name, last) for name in image):
+            if any(owner.everything for owner in owned) or any(self._stays(name, last) for name in image):
                 continue
             shadow = self._shadows.get(key) or _Shadow()
             guards = {guard for owner in owned for owners in owner.guards.values() for guard in owners}

@@ -183,9 +183,8 @@ class HistoryChecks:
         if plan.fill or versions.change:
             touched = self._late.union(application.touched, application.own)
             self.problems += self._incomplete(snapshot, published, touched)
-        self.problems += self.harm.leftovers(
-            database.items, application.touched, versions.last.program, unheard=outage or self._unread
-        )
+        if not outage and not self._unread:  # otherwise values of rules are not recognised
+            self.problems += self.harm.leftovers(database.items, application.touched, versions.last.program)
 
     def _genuine(self, key: ItemKey, name: str, value: Value) -> bool:
         """Whether the engine wrote a guard; of a mark, whether a rule created the item, and all that is on it is the rules'.
