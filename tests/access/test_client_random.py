@@ -49,6 +49,7 @@ def test_generated_functions_return_what_answers_do_on_dynamodb_local(dynamodb_l
     assert tally["pages"] >= 4
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("declared", "times", "bounds"),
     [

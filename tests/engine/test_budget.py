@@ -122,7 +122,9 @@ def tags(first: str, number: int = 100) -> list[str]:
 # One write
 
 
-@pytest.mark.parametrize(("elements", "before", "after"), [(100, 609, 609), (4000, 24_165, 0)])
+@pytest.mark.parametrize(
+    ("elements", "before", "after"), [(100, 609, 609), pytest.param(4000, 24_165, 0, marks=pytest.mark.deep)]
+)
 def test_replacing_a_list_costs_a_bounded_number_of_write_units(elements: int, before: int, after: int) -> None:
     """`before`: as if there were no limit (1,208 times the units of a put of 20 KB). `after`: with the default of 100."""
 
@@ -175,6 +177,7 @@ def copies(scene: Scene) -> list[Any]:
     return [item for item in all_items(partial(scene.world.store.scan, "main")) if "COPY" in item["PK"]["S"]]
 
 
+@pytest.mark.deep
 def test_an_attack_with_copies_costs_one_refresh_of_the_item() -> None:
     """A put of 372 units, six times within a minute, each time with 100 other targets: their copies have as many units."""
     for per_minute, at_once, later in ((0, 37_200 + 5 * 2 * 37_200, 0), (10_000, 0, 37_200)):

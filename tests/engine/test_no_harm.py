@@ -494,7 +494,6 @@ def test_a_promotion_before_the_record_of_an_item_that_left_its_kind_leaves_the_
 def test_an_item_that_left_its_kind_before_its_rule_was_removed_loses_what_that_rule_had_set(apply: Any) -> None:
     """The record of its leaving comes after the removal, before or after a look at all items."""
     w = library()
-    w.position -= 1
     change(w, SPINE, kind="bone", length=3)
     change(w, SPINE, length=4)
     after = w.under(RULES.replace("  spine: {from: Book, copy: {into: Spine, attributes: [title]}}\n", ""), HEAD)

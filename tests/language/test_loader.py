@@ -170,6 +170,7 @@ def test_a_section_has_a_limited_number_of_entries(monkeypatch: pytest.MonkeyPat
     ]
 
 
+@pytest.mark.deep
 def test_many_misspelt_names_and_entities_with_one_key_are_reported_in_bounded_time() -> None:
     found = problems(many(40).replace("index: {GSI1PK", "indx: {GSI1PK").replace("aggregate:", "agregate:"))
     assert sum('did you mean "' in one for one in found) == 50

@@ -131,7 +131,7 @@ OF_LANES: Mutants = {
 }
 
 MODELS: Any = pytest.mark.parametrize("model", [versions, lanes], ids=["versions", "lanes"])
-FIRST, HISTORIES = 200, int(os.environ.get("MODEL_HISTORIES", "2500"))
+FIRST, HISTORIES = 60, int(os.environ.get("MODEL_HISTORIES", "2500"))
 
 
 @pytest.mark.parametrize(("first", "histories"), [(0, FIRST), pytest.param(FIRST, HISTORIES, marks=pytest.mark.deep)])

@@ -267,6 +267,7 @@ def test_missing_table_or_stream_is_an_error_with_a_solution(dynamodb_local_url:
     assert "http://127.0.0.1:9: Could not connect" in refused(*nowhere)
 
 
+@pytest.mark.deep
 def test_missing_parts_of_a_table_are_made(dynamodb_local_url: str, rules: Path) -> None:
     """--create adds indexes and the stream to a table that exists; without it a missing index is told."""
     table = Table(dynamodb_local_url)

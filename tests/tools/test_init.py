@@ -106,18 +106,6 @@ def all_passes(directory: Path, run: Run) -> None:
 # --- the example ---
 
 
-def test_a_new_project_passes_all_that_it_has(tmp_path: Path, run: Run) -> None:
-    code, out, _ = run("init", tmp_path / "shop")
-    assert code == 0
-    assert f"cd {tmp_path / 'shop'}" in out
-    all_passes(tmp_path / "shop", run)
-    with chdir(tmp_path / "shop"):
-        replayed = json.loads(run("replay", "events/items.json", "events/later-changes.json", "--json")[1])
-    assert not replayed["quarantined"]
-    assert "orderCount" in json.dumps(replayed)
-    assert len((tmp_path / "shop" / "README.md").read_text().splitlines()) == 6
-
-
 def test_a_build_without_this_package_names_what_is_missing(tmp_path: Path, run: Run) -> None:
     if not shutil.which("make"):
         pytest.skip("make is not on PATH")
@@ -126,6 +114,7 @@ def test_a_build_without_this_package_names_what_is_missing(tmp_path: Path, run:
     assert "has no dynamodb-projections" in elsewhere.stderr
 
 
+@pytest.mark.deep
 def test_a_forgotten_template_ends_the_build_with_the_command_that_writes_it(tmp_path: Path, run: Run) -> None:
     """Filters of the former rules would drop every record of the new entity."""
     if not shutil.which("make"):

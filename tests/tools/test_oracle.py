@@ -209,20 +209,6 @@ def test_the_example_of_the_design() -> None:
     assert len(items) == len(_written()) + 3
 
 
-def test_the_social_rules_that_ship() -> None:
-    oracle = Oracle(load(RULES / "social.yaml").document())
-    written = _written()
-    written[1]["wordCount"] = 7
-    found = oracle.expect({"main": [image(item) for item in written]})
-    user = {"PK": "USER#1", "SK": "PROFILE", "name": "Ann", "avatar": "a.png"}
-    counted = {**user, "postCount": 1, "publishedCount": 1, "wordsPublished": 7}
-    assert found.items[ItemKey("main", "USER#1", "PROFILE")] == image(counted)
-    meta = found.items[ItemKey("main", "POST#p", "METADATA")]
-    assert (meta["averageStars"], meta["praiseCount"], meta["likeCount"]) == ({"N": "5"}, {"N": "1"}, {"N": "2"})
-    assert meta["GSI1PK"] == {"S": "PUBLISHED#2024-05"}
-    assert found.creators == {ItemKey("main", "POST#p", "METADATA"): "postById"}
-
-
 def test_every_construct_loads_and_settles() -> None:
     oracle = Oracle(load(LANGUAGE / "rules" / "everything.yaml").document())
     order = {"pk": "c|1", "sk": "o|7", "createdAt": "2024-01-02", "total": 3, "lines": [{"sku": "s", "qty": 2}]}
