@@ -82,6 +82,7 @@ def test_ten_times_as_many_changes_of_as_many_targets_take_ten_times_as_long() -
     assert growth(lambda number: processed(liked(number)), 500, 5000) <= MOST
 
 
+@pytest.mark.deep
 def test_ten_times_as_many_throttled_targets_take_ten_times_as_long() -> None:
     def measure(number: int) -> float:
         now = [0.0]

@@ -61,6 +61,7 @@ def test_an_item_whose_targets_all_change_is_counted_in_one_delivery(rule: str, 
     assert 2 * len(entry["contributions"]) + NUMBER * 120 > ITEM_BYTES
 
 
+@pytest.mark.deep
 def test_a_refresh_of_an_item_whose_targets_all_changed_fits() -> None:
     w = scene()
     tagged(w, "a")
@@ -73,6 +74,7 @@ def test_a_refresh_of_an_item_whose_targets_all_changed_fits() -> None:
     assert shown(w) == [0, NUMBER]
 
 
+@pytest.mark.deep
 def test_a_throttled_table_fails_the_change_and_the_next_delivery_ends_it() -> None:
     w = scene()
     tagged(w, "a")

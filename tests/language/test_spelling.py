@@ -338,6 +338,7 @@ _TESTS = st.dictionaries(
 )
 
 
+@pytest.mark.deep
 @given(_TESTS, st.lists(_TESTS, max_size=3), st.data())
 def test_spellings_of_one_pattern_have_one_document_and_one_meaning(
     tests: dict[str, list[int]], either: list[dict[str, list[int]]], data: st.DataObject

@@ -346,7 +346,9 @@ def explained(difference: Difference, rejected: Sequence[Rejected]) -> bool:
     return bool(rules & {"*", difference.rule, *READS.get(difference.rule or "", ())})
 
 
-@pytest.mark.parametrize("reads", [False, True], ids=["its writes", "whatever names it"])
+@pytest.mark.parametrize(
+    "reads", [pytest.param(False, marks=pytest.mark.deep, id="its writes"), pytest.param(True, id="whatever names it")]
+)
 def test_an_item_that_dynamodb_refuses_is_quarantined_and_all_else_is_applied(reads: bool) -> None:
     """For an item of the batch: the shard advances, and each difference is reported under a rule that the item affects."""
     for key in [*touched()][reads::4]:  # of a quarter of the items the writes, of another whatever names them

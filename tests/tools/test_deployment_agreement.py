@@ -97,7 +97,7 @@ def statements(template: Template) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield from ((name, statement) for statement in policy["PolicyDocument"]["Statement"])
 
 
-@pytest.mark.parametrize(("path", "existing"), [(SOCIAL, False), (TABLES, True)], ids=["social", "tables"])
+@pytest.mark.parametrize(("path", "existing"), [(SOCIAL, False), pytest.param(TABLES, True, marks=pytest.mark.deep)])
 def test_every_permission_that_is_taken_away_is_missed(path: Path, existing: bool) -> None:
     rules = deployment(path, existing=existing)
     for number, (role, statement) in enumerate(statements(written(rules))):
