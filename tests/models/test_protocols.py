@@ -131,13 +131,13 @@ OF_LANES: Mutants = {
 }
 
 MODELS: Any = pytest.mark.parametrize("model", [versions, lanes], ids=["versions", "lanes"])
-FIRST, HISTORIES = 60, int(os.environ.get("MODEL_HISTORIES", "2500"))
+HISTORIES = int(os.environ.get("MODEL_HISTORIES", "2500"))
 
 
-@pytest.mark.parametrize(("first", "histories"), [(0, FIRST), pytest.param(FIRST, HISTORIES, marks=pytest.mark.deep)])
+@pytest.mark.deep
 @MODELS
-def test_histories_end_as_the_source_items_say(model: Any, first: int, histories: int) -> None:
-    assert {seed: wrong for seed in range(first, first + histories) if (wrong := model.play(seed))} == {}
+def test_histories_end_as_the_source_items_say(model: Any) -> None:
+    assert {seed: wrong for seed in range(HISTORIES) if (wrong := model.play(seed))} == {}
 
 
 @pytest.mark.parametrize(
