@@ -249,24 +249,20 @@ class Guards:
         digests = [self._keyed_digest(secret, text, 3) for secret in range(len(self._secrets))]
         return after.at.isascii() and any(compare_digest(after.at[-4:], digest) for digest in digests)
 
-    def names(self, rule: Rule, key: ItemKey, names: Iterable[str], *, former: bool = False) -> str:
+    def names(self, rule: Rule, key: ItemKey, names: Collection[str]) -> str:
         """Return the digest, for the guard of a copy of all attributes, of the names that it wrote; else the empty text.
 
-        Attributes that the rule has on each copy, and those that are no copied ones, are left out.
+        Those that it has on each copy are always among them; attributes that are no copied ones are left out.
         """
         if not isinstance(rule, CopyRule) or not rule.copies_all:
             return ""
-        copied = sorted(self._copied_attributes(rule, names))
+        return self._names_digest(rule, key, {*names, *rule.owned()} if names else ())
+
+    def _names_digest(self, rule: CopyRule, key: ItemKey, names: Iterable[str], *, former: bool = False) -> str:
+        copied = sorted(name for name in names if name not in rule.not_copied and not self.is_guard(name))
         name = public_name(rule.name)
         text = f"n{len(name)}|{name}{encode_key(key)}|" + "".join(f"{len(name)}|{name}" for name in copied)
         return self._keyed_digest(int(former), text, 3)
-
-    def _copied_attributes(self, rule: CopyRule, names: Iterable[str]) -> set[str]:
-        """The attributes among these that only a copy of all attributes can have written, if a rule did."""
-        always = rule.owned()
-        return {
-            name for name in names if name not in rule.not_copied and name not in always and not self.is_guard(name)
-        }
 
     def unproven(self, rule: Rule, key: ItemKey, item: Image, known: Collection[str] = ()) -> set[str]:
         """The attributes of an item that are not those that a copy of all attributes wrote, as its guard shows.
@@ -276,14 +272,17 @@ class Guards:
         """
         if not isinstance(rule, CopyRule) or not rule.copies_all:
             return set()
-        names = self._copied_attributes(rule, item)
-        unknown = names.difference(known)
+        always = set(rule.owned())
+        unknown = {name for name in item.keys() - rule.not_copied - always.union(known) if not self.is_guard(name)}
         if not unknown or self._identity is None:
             return set()
         guard = self.read(rule.name, key, item) if self.is_marked(key, item) else None
-        if guard is not None and guard.wrote and guard.wrote == self.names(rule, key, names, former=guard.former):
-            return set()
-        return unknown
+        if guard is None or not guard.wrote:
+            return unknown
+        # another version may have had others on each copy, and the application may have removed one of them
+        shown = item.keys(), item.keys() | always
+        proven = any(self._names_digest(rule, key, each, former=guard.former) == guard.wrote for each in shown)
+        return set() if proven else unknown
 
     def is_marked(self, key: ItemKey, image: Image | None) -> bool:
         """Whether an item has the mark of items that a rule created."""

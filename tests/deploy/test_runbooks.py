@@ -266,9 +266,8 @@ def test_a_rule_is_stopped_and_a_table_is_throttled(shop: Shop) -> None:
     eventually(lambda: {one["PK"]["S"]: one for one in shop.items("app")}, lambda found: "ORDER#2" in found)
     (profile,) = (one for one in shop.items("app") if one["SK"]["S"] == "PROFILE")
     assert profile["orderCount"] == {"N": "1"}
-    shown(
-        "cost.md", "Start the rule again", "".join(map(shop.terminal.run, section("cost.md", "Start the rule again")))
-    )
+    again = "Start the rule again"
+    shown("cost.md", again, "".join(map(shop.terminal.run, section("cost.md", again))))
     shop.becomes_right()
     shop.follow("cost.md", "Stop everything")
     shop.order("ann", "3", 30)

@@ -73,28 +73,35 @@ def test_a_group_of_a_version_that_is_newer_than_the_registry_is_not_collected()
     assert [(group["n"], group["version"]) for group in w.ledger("G|likes.2")] == [(2, 2)]
 
 
-def test_a_stale_version_leaves_when_another_one_is_published() -> None:
-    w = liked()
-    w.registry()._mark_stale(["likes.1"])
-    heavy(w).apply()
-    assert (w.post(), states(w)) == ({"heavy": 1}, {"likes.1": "gone", "likes.2": "active"})
+NAMED = HEAD.replace("Like:", 'Named: {key: {PK: "NAME#{name}", SK: N}MATCH}\n  Like:')
 
 
 def test_a_retracted_copy_of_a_stale_version_leaves_with_the_constants_of_then() -> None:
     """Its guard says what that version wrote: by the entity of now, the former constant would be the application's."""
-    head = HEAD.replace("Like:", 'Named: {key: {PK: "NAME#{name}", SK: N}MATCH}\n  Like:')
     copies = "  named: {from: Post, each: {name: names}, copy: {into: Named, attributes: all}}\n"
-    w = Scene(copies, head.replace("MATCH", ", match: {type: Old}"))
+    w = Scene(copies, NAMED.replace("MATCH", ", match: {type: Old}"))
     w.put("POST#1", "METADATA", names=["a"], remark="b")
     w.settle()
     w.registry()._mark_stale(["named.1"])
     w.store.remove(ItemKey("main", "POST#1", "METADATA"))
     w.settle()
     assert [image["type"] for image in w.store.items("main")] == [{"S": "Old"}]
-    now = w.under(copies, head.replace("MATCH", ""))
-    now.apply()
+    now = w.under(copies, NAMED.replace("MATCH", ""))
+    now.apply(allow_delete=True)
     now.settle()
     assert w.store.items("main") == []
+
+
+def test_a_copy_of_a_stale_version_with_a_value_of_its_own_is_replaced_as_a_whole() -> None:
+    copies = "  named: {from: Post, each: {name: names}, copy: {into: Named, attributes: all, values: {seen: 1}}}\n"
+    w = Scene(copies, NAMED.replace("MATCH", ""))
+    w.put("POST#1", "METADATA", names=["a"], remark="b")
+    w.settle()
+    w.registry()._mark_stale(["named.1"])
+    w.put("POST#1", "METADATA", names=["a"])
+    w.under(copies.replace(", values: {seen: 1}", ""), NAMED.replace("MATCH", "")).apply()
+    assert w.item("NAME#a", "N") == {"PK": "NAME#a", "SK": "N", "names": ["a"]}
+    assert states(w) == {"named.1": "gone", "named.2": "active"}
 
 
 def test_a_roll_back_scans_for_targets_to_which_nothing_contributes() -> None:

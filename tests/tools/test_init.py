@@ -103,9 +103,6 @@ def all_passes(directory: Path, run: Run) -> None:
     assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
-# --- the example ---
-
-
 def test_a_build_without_this_package_names_what_is_missing(tmp_path: Path, run: Run) -> None:
     if not shutil.which("make"):
         pytest.skip("make is not on PATH")
