@@ -16,9 +16,6 @@ from typing import Any
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import Guards, contributions_of
-from projections.engine.plan import release_of
-from projections.engine.records import Record
-from projections.engine.releases import Release
 from projections.engine.store import Image, ItemKey, Purpose, Store
 from projections.errors import ConditionFailed, Transient
 from projections.language.entity import Entity, Item
@@ -33,10 +30,13 @@ class Past:
 
     def __init__(self, version: str, closed: Mapping[str, Any], today: Program) -> None:
         self.rule = public_name(version)
-        projections = {self.rule: {**closed["rule"], "hold": False}}
-        document = {**today.document, **closed, "projections": projections, "retired": {}}
-        self._alone = Program.from_document(_with_found_children(document, closed["rule"]))
-        rule = self._alone.rules[self.rule]
+        document = {
+            **today.document,
+            **{name: part for name, part in closed.items() if name != "rule"},
+            "projections": {self.rule: {**closed["rule"], "hold": False}},
+            "retired": {},
+        }
+        rule = Program.from_document(_with_found_children(document, closed["rule"])).rules[self.rule]
         self._guarded = rule.has_guard
         self.guard: str = closed["guard_prefix"] + self.rule
         self.makes = rule.creates
@@ -44,34 +44,26 @@ class Past:
         self.attributes = None if rule.copies_all else frozenset(rule.owned()) - rule.into.constants.keys()
         """The attributes that it wrote; None for all."""
         self._idle = not rule.removes  # what is set once stays
-        self.into = rule.into
-        """The entity that it wrote to, as it was then."""
+        self._table = rule.into.table
+        self._entity = rule.into.name
         self._now = today.published.get(self.rule)
         """The published version of the rule."""
         self._today = today
+        self._then = Program.from_document({**document, "projections": {}})
+        self.into = self._then.entities[self._entity]
+        """The entity that it wrote to, as it was then."""
 
     def wrote(self, key: ItemKey, image: Image, guards: Guards) -> bool:
         """Return whether an item may have traces of the rule. A cloned or edited guard does not count."""
-        if self._idle or key.table != self.into.table:
+        if self._idle or key.table != self._table:
             return False
-        held = image.get(self.guard)
-        if self._guarded and (held is None or guards.parse(guards.rule(self.guard), key, held) is None):
+        if self._guarded and (
+            self.guard not in image or guards.parse(guards.rule(self.guard), key, image[self.guard]) is None
+        ):
             return False
         # The guard alone may be that of the current version, also on an item that has left the rule's entity: the record of
         # that change removes what the rule had set, if the guard is there.
         return self._is_its(key, image) or (self._guarded and not (self._now is not None and self._now.into.at(key)))
-
-    def has_left(self, key: ItemKey, image: Image) -> bool:
-        """Return whether an item has left the entity of a removed rule: only a record shows what the rule had set."""
-        return self._now is None and not self._is_its(key, image)
-
-    def release(self, record: Record, image: Image, guards: Guards) -> Release | None:
-        """Return what to remove from an item that has left the entity, as a record of it with the rule's guard shows."""
-        seen = next((each for each in (record.new, record.old) if each and self.fits(record.key, each)), None)
-        if seen is None or not self._guarded or not self.has_left(record.key, image):
-            return None
-        old, new = (self._alone.recognise(record.key, each) for each in (seen, image))
-        return release_of(self._alone, guards, record._replace(old=seen, new=image), old, new)
 
     def _is_its(self, key: ItemKey, image: Image) -> bool:
         """Return whether an item is of the entity that the rule wrote to."""
@@ -80,11 +72,11 @@ class Past:
         if not self.makes or not self.into.at(key):
             return False
         item = self._today.recognise(key, image)  # its constants differ now if the entity's `match` has changed
-        return item is not None and item.entity.name == self.into.name
+        return item is not None and item.entity.name == self._entity
 
     def fits(self, key: ItemKey, image: Image) -> bool:
-        item = self._alone.recognise(key, image)
-        return item is not None and item.entity.name == self.into.name
+        item = self._then.recognise(key, image)
+        return item is not None and item.entity.name == self._entity
 
     def writes_still(self, item: Item | None) -> bool:
         """Return whether the current version of the rule writes to the item: then the guard belongs to that."""
@@ -104,10 +96,11 @@ class Past:
         others = {name: value for name, value in image.items() if name not in owned}
         if self._copy is not None and guards.unproven(self._copy, key, others):
             return frozenset()
+        prefix = self._today.guard_prefix
         wrote = self.attributes
         if wrote is None:
-            wrote = frozenset(name for name in image if not guards.is_guard(name))
-        return (wrote - owned - set(self._today.tables[self.into.table].key_attributes)) & image.keys()
+            wrote = frozenset(name for name in image if not name.startswith(prefix))
+        return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
 
     def _remains_of_copy(self, key: ItemKey, image: Image, item: Item, guards: Guards) -> frozenset[str]:
         """Return what the rule wrote on an item that has a copy of all attributes now: its values and constants of then.
@@ -136,7 +129,9 @@ def clear(
     """
     counts: Counter[str] = Counter()
     for key, image in images.items():
-        counts.update(_free(key, image, past, today, store, guards))
+        traces = [trace for trace in past if trace.wrote(key, image, guards)]
+        if traces:
+            counts.update(_free(key, image, traces, today, store, guards))
     return counts
 
 
@@ -199,9 +194,13 @@ def _is_needed(image: Image, guards: set[str], makers: frozenset[str], today: Pr
     """Return whether a rule needs an item, other than those whose guards are removed: a current rule that creates it, or a
     retired rule whose values are kept.
     """
-    present = {name for name in image.keys() - guards if name.startswith(today.guard_prefix)}
-    known = {today.guard(name) for name in today.published} | {today.guard_prefix}
-    return bool(present - known) or any(contributions_of(image[name]) != 0 for name in present & makers)
+    known = {today.guard(name) for name in today.published}
+    for name in image.keys() - guards:
+        if name in makers and contributions_of(image[name]) != 0:
+            return True
+        if name.startswith(today.guard_prefix) and name != today.guard_prefix and name not in known:
+            return True
+    return False
 
 
 def _owned_attributes(item: Item | None, today: Program) -> frozenset[str] | None:

@@ -89,9 +89,9 @@ class Plan:
     """Of the heals, by rule, reason and attributes: how many there are, and the encoded key of one target."""
     overwritten: Mapping[ItemKey, Record] = field(default_factory=dict)
     """Items to correct of which a record changed nothing but values of rules, with the last such record."""
-    strays: Sequence[tuple[Record, str]] = ()
-    """Records of items with values of a removed rule, and of those on which a late function with an older registry has
-    written values of a former version, each with the rule."""
+    strays: Sequence[tuple[ItemKey, str, str]] = ()
+    """Items on which a late function with an older registry has written values of a removed rule, or of a former version,
+    each with the rule and the sequence number of its record."""
     unmarked: Sequence[tuple[ItemKey, Value, str]] = ()
     """Marks that an update added, with the sequence number of its record: rules only create items with one."""
     parts: Parts = field(default_factory=dict)
@@ -140,7 +140,7 @@ def plan(
     guards = guards or Guards(program, None)
     guards.rivals.clear()
     unmarked: list[tuple[ItemKey, Value, str]] = []
-    strays: list[tuple[Record, str]] = []
+    strays: list[tuple[ItemKey, str, str]] = []
     recognised: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(deadline)
     everything: _Checked[tuple[Record, Item | None, Item | None]] = _Checked(deadline)
     """The records once more for each alternate of their items' entities."""
@@ -254,15 +254,19 @@ def _indexes(program: Program, recognised: Recognised, reject: Reject) -> list[I
     return writes
 
 
-def _strays(program: Program, guards: Guards, record: Record, removed: Collection[str]) -> Iterator[tuple[Record, str]]:
-    """Yield the record and the rule for each guard of a removed rule, and each new one that no published version wrote."""
-    old, new = record.old or {}, record.new or {}
+def _strays(
+    program: Program, guards: Guards, record: Record, removed: Collection[str]
+) -> Iterator[tuple[ItemKey, str, str]]:
+    """Yield the item, the rule and the sequence number for each new guard that no published version has written."""
+    key, old, new = record.key, record.old or {}, record.new or {}
     for name, value in new.items():
-        rule = guards.rule(name) if name != guards.mark and guards.is_guard(name) else ""
-        if rule in removed or (rule in program.published and not same(old.get(name), value)):
-            guard = guards.parse(rule, record.key, value)
-            if guard is not None and (rule in removed or guard.promotion < guards.promotion(rule)):
-                yield record, rule
+        if name == guards.mark or not guards.is_guard(name) or same(old.get(name), value):
+            continue
+        rule = guards.rule(name)
+        published = program.published.get(rule)
+        guard = guards.parse(rule, key, value) if rule in removed or published is not None else None
+        if guard is not None and (rule in removed or guard.promotion < guards.promotion(rule)):
+            yield key, rule, record.sequence
 
 
 def _alternatives(program: Program, record: Record) -> list[tuple[Record, Item | None, Item | None]]:

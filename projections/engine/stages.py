@@ -493,9 +493,8 @@ class Batch:
 
         self.attempt(apply, release.sequences[0], release.entity.name, encode_key(release.key))
 
-    def _clear(self, record: Record, rule: str) -> None:
+    def _clear(self, key: ItemKey, rule: str, sequence: str) -> None:
         """Remove what versions of a rule have left on an item that are not published."""
-        key = record.key
 
         def apply() -> None:
             image = self.store.get(key)
@@ -503,11 +502,9 @@ class Batch:
             versions = [version for version in versions if version.state != "standby" or not version.held]
             past = [Past(name, document, self.program) for name, document in self.documents(versions).items()]
             if image is not None:
-                for release in filter(None, [trace.release(record, image, self.guards) for trace in past]):
-                    Releaser(self.program, self.store, self.items).release(release)
                 clear(past, {key: image}, self.program, self.store, self.guards)
 
-        self.attempt(apply, record.sequence, rule, encode_key(key))
+        self.attempt(apply, sequence, rule, encode_key(key))
 
     def _unmark(self, key: ItemKey, mark: Value, sequence: str) -> None:
         """Remove a mark that an update added, so that no rule deletes an item that the application has."""

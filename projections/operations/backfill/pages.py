@@ -365,9 +365,9 @@ class _Work:
         return {target: group.version for target, group in groups.items()}
 
     def _clear(self, images: Mapping[ItemKey, Image]) -> None:
-        for key, image in images.items() if self._past else ():
-            there = [trace for trace in self._past if not trace.has_left(key, image)]
-            work = partial(clear, there, {key: image}, self.program, self.store, self.refresher.guards)
+        past = self._past
+        for key, image in images.items() if past else ():
+            work = partial(clear, past, {key: image}, self.program, self.store, self.refresher.guards)
             try:
                 self.counts.update(self.deadline.retry(work))
             except (Misconfigured, Reload):
