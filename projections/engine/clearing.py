@@ -29,7 +29,7 @@ class Past:
     """A version that is not published any more: by its name, with its document."""
 
     def __init__(self, version: str, closed: Mapping[str, Any], today: Program) -> None:
-        self.rule = public_name(version)
+        self._version, self.rule = version, public_name(version)
         document = {
             **today.document,
             **{name: part for name, part in closed.items() if name != "rule"},
@@ -57,10 +57,11 @@ class Past:
         """Return whether an item may have traces of the rule. A cloned or edited guard does not count."""
         if self._idle or key.table != self._table:
             return False
-        if self._guarded and (
-            self.guard not in image or guards.parse(guards.rule(self.guard), key, image[self.guard]) is None
-        ):
-            return False
+        held = image.get(self.guard)
+        if self._guarded:
+            guard = guards.parse(guards.rule(self.guard), key, held) if held is not None else None
+            if guard is None or (self._now is None and guards.is_of_another(guard, self._version)):
+                return False  # what only this version had set has been removed, and may be the application's by now
         # The guard alone may be that of the current version, also on an item that has left the rule's entity: the record of
         # that change removes what the rule had set, if the guard is there.
         return self._is_its(key, image) or (self._guarded and not (self._now is not None and self._now.into.at(key)))
@@ -96,10 +97,9 @@ class Past:
         others = {name: value for name, value in image.items() if name not in owned}
         if self._copy is not None and guards.unproven(self._copy, key, others):
             return frozenset()
-        prefix = self._today.guard_prefix
         wrote = self.attributes
         if wrote is None:
-            wrote = frozenset(name for name in image if not name.startswith(prefix))
+            wrote = frozenset(name for name in image if not guards.is_guard(name))
         return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
 
     def _remains_of_copy(self, key: ItemKey, image: Image, item: Item, guards: Guards) -> frozenset[str]:
@@ -127,12 +127,7 @@ def clear(
     """Remove the traces of versions from items that were just read. Count changed items as `retired|<rule>`, and items to
     delete, if the store allows it, as `unmade|<rule>`. Raises StoreError.
     """
-    counts: Counter[str] = Counter()
-    for key, image in images.items():
-        traces = [trace for trace in past if trace.wrote(key, image, guards)]
-        if traces:
-            counts.update(_free(key, image, traces, today, store, guards))
-    return counts
+    return Counter(name for key, image in images.items() for name in _free(key, image, past, today, store, guards))
 
 
 def _free(

@@ -296,16 +296,14 @@ def test_a_rule_that_repeats_an_index_key_of_the_application_is_told_to_omit_it(
 
 
 def test_a_long_way_is_no_cycle() -> None:
-    assert (
-        problems(
-            "  c: {from: Post, copy: {into: Meta, attributes: [title, tags]}}\n"
-            "  n: {from: Like, where: {title: [a]}, aggregate: {into: Meta, set: {n: count}}}\n"
-            "  e: {from: Post, embed: {into: Like, match: {post: '{post}', author: '{user}'}, attributes: [title]}}\n"
-            "  i: {from: Meta, index: {board: b, score: '{n}'}}\n"
-            "  s: {from: Meta, aggregate: {into: Post, set: {seen: count}}}\n"
-        )
-        == []
+    rules = (
+        "  c: {from: Post, copy: {into: Meta, attributes: [title, tags]}}\n"
+        "  n: {from: Like, where: {title: [a]}, aggregate: {into: Meta, set: {n: count}}}\n"
+        "  e: {from: Post, embed: {into: Like, match: {post: '{post}', author: '{user}'}, attributes: [title]}}\n"
+        "  i: {from: Meta, index: {board: b, score: '{n}'}}\n"
+        "  s: {from: Meta, aggregate: {into: Post, set: {seen: count}}}\n"
     )
+    assert problems(rules) == []
 
 
 def test_an_index_of_items_that_rules_create_is_no_cycle_it_creates_none() -> None:
