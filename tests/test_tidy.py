@@ -90,18 +90,18 @@ CEILINGS = {
     "projections/console": (266, 3),
     "projections/deploy": (2057, 9),
     "projections/dev": (746, 4),
-    "projections/engine": (10901, 31),
+    "projections/engine": (10900, 31),
     "projections/init": (3318, 15),
     "projections/inspect": (8203, 31),
     "projections/language": (17555, 65),
     "projections/local": (1746, 8),
-    "projections/operations": (7334, 28),
+    "projections/operations": (7333, 28),
     "projections/stores": (2228, 8),
-    "projections/testing": (9273, 35),
+    "projections/testing": (9272, 35),
     "tests": (51586, 242),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
-WORDS = 67733  # of docs/, the most
+WORDS = 67715  # of docs/, the most
 
 
 def test_no_package_grows() -> None:
