@@ -57,8 +57,8 @@ class Past:
         """Return whether an item may have traces of the rule. A cloned or edited guard does not count."""
         if self._idle or key.table != self._table:
             return False
-        held = image.get(self.guard)
         if self._guarded:
+            held = image.get(self.guard)
             guard = guards.parse(guards.rule(self.guard), key, held) if held is not None else None
             if guard is None or (self._now is None and guards.is_of_another(guard, self._version)):
                 return False  # what only this version had set has been removed, and may be the application's by now
@@ -97,9 +97,8 @@ class Past:
         others = {name: value for name, value in image.items() if name not in owned}
         if self._copy is not None and guards.unproven(self._copy, key, others):
             return frozenset()
-        wrote = self.attributes
-        if wrote is None:
-            wrote = frozenset(name for name in image if not guards.is_guard(name))
+        everything = frozenset(name for name in image if not guards.is_guard(name))
+        wrote = everything if self.attributes is None else self.attributes
         return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
 
     def _remains_of_copy(self, key: ItemKey, image: Image, item: Item, guards: Guards) -> frozenset[str]:

@@ -170,8 +170,9 @@ class Guards:
 
     def is_of_another(self, guard: Guard, version: str) -> bool:
         """Return whether a guard is of the last promotion of another version of the rule."""
-        others = (name for name in self._promotions if name != version and public_name(name) == public_name(version))
-        return any(self.was_published_by(guard, name) for name in others if name != public_name(version))
+        rule = public_name(version)
+        others = [name for name in self._promotions if public_name(name) == rule and name not in (rule, version)]
+        return any(self.was_published_by(guard, name) for name in others)
 
     def _stored_version(self, rule: str, at: str) -> str:
         """Return a version as guards store it: after the promotion of the rule, so that they are ordered by that first.

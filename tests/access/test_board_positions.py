@@ -94,7 +94,7 @@ def client(url: str, rules: RuleSet, store: Any) -> Client:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(9))
 def test_a_generated_module_reads_what_the_api_does(seed: int, dynamodb_local_url: str) -> None:
     text, scores, _ = boards(seed)
     rules = projections.loads(HEAD + text)

@@ -33,7 +33,7 @@ def module(rules: RuleSet) -> str:
 
 @pytest.mark.deep
 def test_generated_functions_return_what_answers_do(tmp_path: Path, dynamodb_local_url: str) -> None:
-    examples: list[tuple[str, Case]] = [(f"rules{n}", case) for n in range(8) for case in cases(n, dynamodb_local_url)]
+    examples: list[tuple[str, Case]] = [(f"rules{n}", case) for n in range(16) for case in cases(n, dynamodb_local_url)]
     modules, calls = {}, []
     for name, case in examples:
         modules[name] = modules.get(name) or module(case.rules)
@@ -228,7 +228,7 @@ def test_requests_and_keys_are_those_of_python(tmp_path: Path) -> None:
 @pytest.mark.deep
 def test_ranks_are_those_of_python(tmp_path: Path, dynamodb_local_url: str) -> None:
     modules, calls, expected = {}, [], []
-    for seed in range(3):
+    for seed in range(6):
         text, scores, _ = boards(seed)
         rules = loads(HEAD + text)
         board = client(dynamodb_local_url, rules, played(rules, scores).store)

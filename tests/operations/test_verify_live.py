@@ -138,7 +138,7 @@ def with_an_own_post() -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.deep) for seed in range(8)])
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.deep) for seed in range(10)])
 def test_damage_is_found_and_repaired_while_the_application_writes(seed: int) -> None:
     world = with_an_own_post()
     DAMAGE[seed](world)
