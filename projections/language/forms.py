@@ -56,7 +56,7 @@ from projections.language.syntax import (
     written_path,
 )
 from projections.language.templates import Template, by_field
-from projections.language.values import is_number_form, plain, wire
+from projections.language.values import plain, wire
 
 
 def shown(value: object) -> str:
@@ -164,10 +164,6 @@ def _named(value: Any, path: Location, most: int) -> list[Mistake]:
         expected = f"1 to {most} attributes" if most > 1 else "one attribute"
         return [Mistake(path, f"expected {expected}, found {len(value)}"), *found]
     return found
-
-
-def check_table_key(value: Any, path: Location = ()) -> list[Mistake]:
-    return _named(value, path, 2)
 
 
 _PARTS = ("partition", "sort", "projection", "local")
@@ -333,14 +329,6 @@ def attributes_document(attributes: Mapping[str, AttributeSource]) -> dict[str, 
     return {name: source_text(source) for name, source in attributes.items()}
 
 
-def read_copied(form: Any) -> dict[str, AttributeSource] | Literal["all"]:
-    return "all" if form == "all" else read_attributes(form)
-
-
-def copied_document(attributes: dict[str, AttributeSource] | Literal["all"]) -> Any:
-    return "all" if attributes == "all" else attributes_document(attributes)
-
-
 def check_copied(value: Any) -> list[Mistake]:
     if isinstance(value, str):
         return [] if value == "all" else [Mistake((), f'expected a list, a mapping or all, found "{value[:40]}"')]
@@ -366,26 +354,12 @@ def check_match(value: Any) -> list[Mistake]:
     return found
 
 
-def read_match(form: dict[str, str]) -> dict[str, Template]:
-    return {str(key_name(name)): Template.parse(text) for name, text in form.items()}
-
-
-def match_document(match: Mapping[str, Template]) -> dict[str, str]:
-    return {key_text(name): template_text(template) for name, template in match.items()}
-
-
 def each_document(each: Each) -> dict[str, Any]:
     path = written_path(each.path)
     return {
         each.variable: {"ancestors": path, "separator": each.separator} if each.ancestors else path,
         "most": each.most,
     }
-
-
-def each_parts(form: Mapping[str, Any]) -> tuple[str, Any, int]:
-    """Return the variable of an `each`, its path or `ancestors`, and how many elements one item may have."""
-    ((variable, path),) = [one for one in form.items() if one[0] != "most"]
-    return variable, path, form.get("most", ELEMENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +443,8 @@ def templates_document(templates: Mapping[str, Template]) -> dict[str, str]:
 def check_each(value: Any) -> list[Mistake]:
     if not isinstance(value, dict) or len(value.keys() - {"most"}) != 1:
         return [Mistake((), f"expected one variable and its path, such as {{tag: tags}}, found {shown(value)}")]
-    variable, path, most = each_parts(value)
+    ((variable, path),) = [(name, part) for name, part in value.items() if name != "most"]
+    most = value.get("most", ELEMENTS)
     found = (
         [] if _VARIABLE.fullmatch(variable) else [Mistake((variable,), "not a valid name of a variable", at_key=True)]
     )
@@ -594,10 +569,6 @@ class Constant:
 
     value: Any
 
-    @property
-    def is_number(self) -> bool:
-        return type(self.value) in (int, float) or is_number_form(self.value)
-
 
 @dataclass(frozen=True, slots=True)
 class Computed:
@@ -605,10 +576,6 @@ class Computed:
 
     value: Template | Expression | Constant
     where: Pattern | None = None
-
-
-def read_computed(form: Any) -> tuple[Computed, ...]:
-    return tuple(map(_read_computed, form if isinstance(form, list) else [form]))
 
 
 def _read_computed(case: str | dict[str, Any]) -> Computed:
@@ -639,18 +606,6 @@ def check_measure(value: Any) -> list[Mistake]:
         comma = ": inside { }, a comma ends a value that has no quotes" if value is None else ""
         return [Mistake((), f"expected a measure such as count or sum(total), found {shown(value)}{comma}")]
     return syntax(lambda: Measure.parse(value))
-
-
-def check_constant(value: Any) -> list[Mistake]:
-    return syntax(lambda: Template.parse(value) if isinstance(value, str) else wire(value))
-
-
-def read_constant(value: Any) -> Template | Constant:
-    return Template.parse(value) if isinstance(value, str) else Constant(plain(wire(value)))
-
-
-def constant_document(value: Template | Constant) -> Any:
-    return template_text(value) if isinstance(value, Template) else value.value
 
 
 # --- queries ---
@@ -816,10 +771,10 @@ NamesTemplateText = Annotated[Template, Form(check_names_template, _NAMES_TEMPLA
 ConstantForm = Annotated[
     Template | Constant,
     Form(
-        check_constant,
+        lambda value: syntax(lambda: Template.parse(value) if isinstance(value, str) else wire(value)),
         {"description": "Text is a template; anything else a constant."},
-        read_constant,
-        constant_document,
+        lambda value: Template.parse(value) if isinstance(value, str) else Constant(plain(wire(value))),
+        lambda value: template_text(value) if isinstance(value, Template) else value.value,
     ),
 ]
 ExpressionText = Annotated[Expression, Form(check_expression, _PATH, Expression.parse, expression_text)]
@@ -827,7 +782,12 @@ PathText = Annotated[str, Form(check_path, _PATH, name_of, written_path)]
 PatternForm = Annotated[Pattern | None, Form(check_pattern, _PATTERN, read_pattern, attrgetter("canonical"))]
 KeyForm = Annotated[
     Attributes,
-    Form(check_table_key, {"anyOf": [{**_LIST, "maxItems": 2}, {**_TYPED, "maxProperties": 2}]}, read_key, dict),
+    Form(
+        lambda value: _named(value, (), 2),
+        {"anyOf": [{**_LIST, "maxItems": 2}, {**_TYPED, "maxProperties": 2}]},
+        read_key,
+        dict,
+    ),
 ]
 IndexForm = Annotated[
     IndexKeys,
@@ -858,7 +818,12 @@ AttributesForm = Annotated[
 ]
 CopyForm = Annotated[
     dict[str, AttributeSource] | Literal["all"],
-    Form(check_copied, {"anyOf": [{**_LIST, "minItems": 0}, _MAP, {"const": "all"}]}, read_copied, copied_document),
+    Form(
+        check_copied,
+        {"anyOf": [{**_LIST, "minItems": 0}, _MAP, {"const": "all"}]},
+        lambda form: form if form == "all" else read_attributes(form),
+        lambda attributes: attributes if attributes == "all" else attributes_document(attributes),
+    ),
 ]
 _EACH = {
     "type": "object",
@@ -941,7 +906,7 @@ ComputedForm = Annotated[
     Form(
         check_computed,
         {"anyOf": [*_COMPUTED_CASE["anyOf"], {"type": "array", "minItems": 1, "items": _COMPUTED_CASE}]},
-        read_computed,
+        lambda form: tuple(map(_read_computed, form if isinstance(form, list) else [form])),
         computed_document,
     ),
 ]
@@ -950,8 +915,8 @@ MatchForm = Annotated[
     Form(
         check_match,
         {"type": "object", "additionalProperties": _NAMES_TEMPLATE, "minProperties": 1},
-        read_match,
-        match_document,
+        lambda form: {str(key_name(name)): Template.parse(text) for name, text in form.items()},
+        lambda match: {key_text(name): template_text(template) for name, template in match.items()},
     ),
 ]
 MeasureForm = Annotated[Measure, Form(check_measure, _MEASURE, Measure.parse, measure_document)]
