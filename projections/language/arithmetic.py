@@ -136,13 +136,14 @@ class Expression:
     @cached_property
     def calculated(self) -> frozenset[str]:
         """The paths whose values must be numbers: all except those that are, or may be, the value itself."""
-        whole = set(_whole(self.node))
+        whole = set(_factors(self.node, lambda operation: operation.name == "coalesce"))  # which the value may be
         return frozenset(factor.path for factor in self.factors if factor not in whole and not factor.as_text)
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
         """The paths without whose values it has no value: all except those in `coalesce`."""
-        return tuple(dict.fromkeys(factor.path for factor in _needs(self.node)))
+        factors = _factors(self.node, lambda operation: operation.name != "coalesce")
+        return tuple(dict.fromkeys(factor.path for factor in factors))
 
     @cached_property
     def suffices(self) -> tuple[str, ...] | None:
@@ -212,29 +213,13 @@ class Expression:
 # Trees
 
 
-def _factors(node: Node) -> Iterator[Factor]:
+def _factors(node: Node, enters: Callable[[Operation], bool] = lambda operation: True) -> Iterator[Factor]:
+    """Yield the paths in a tree, without those in operations that are not entered."""
     if isinstance(node, Factor):
         yield node
-    elif isinstance(node, Operation):
+    elif isinstance(node, Operation) and enters(node):
         for inner in node.inner:
-            yield from _factors(inner)
-
-
-def _whole(node: Node) -> Iterator[Factor]:
-    """Yield the paths whose values the expression may have."""
-    if isinstance(node, Factor):
-        yield node
-    elif isinstance(node, Operation) and node.name == "coalesce":
-        for inner in node.inner:
-            yield from _whole(inner)
-
-
-def _needs(node: Node) -> Iterator[Factor]:
-    if isinstance(node, Factor):
-        yield node
-    elif isinstance(node, Operation) and node.name != "coalesce":
-        for inner in node.inner:
-            yield from _needs(inner)
+            yield from _factors(inner, enters)
 
 
 def _sufficient(node: Node) -> list[str] | None:
@@ -456,13 +441,11 @@ class _Parser:
         if self.position < len(self.text):
             raise self._misplacement()
         if next(_factors(node), None) is None:
-            instead = "to count, use count"
-            if takes == "value":
-                instead = "write {constant: …} for a value that never changes"
-            elif takes == "attribute":
-                instead = "a copy has constants in `values`"
-            elif takes == "template":
-                instead = f"write {self.text.strip()} without braces"
+            instead = {
+                "value": "write {constant: …} for a value that never changes",
+                "attribute": "a copy has constants in `values`",
+                "template": f"write {self.text.strip()} without braces",
+            }.get(takes, "to count, use count")
             raise LanguageError(f"an expression reads at least one attribute; {instead}", 0)
         if takes == "number" and _type(node) == "S":
             message = "text(path) is not a number here; for numbers stored as text write number(path)"
@@ -474,9 +457,12 @@ class _Parser:
     def _begin(self, node: Node) -> int:
         return self.places.get(id(node), 0)
 
-    def _skip(self) -> None:
-        while self.text[self.position : self.position + 1].isspace():
-            self.position += 1
+    def _go(self, position: int) -> int:
+        """Go on at a position, after spaces; return where that is."""
+        while self.text[position : position + 1].isspace():
+            position += 1
+        self.position = position
+        return position
 
     def _count(self, at: int) -> None:
         self.steps += 1
@@ -498,9 +484,7 @@ class _Parser:
     def _operation(self, left: Node, following: Callable[[], Node]) -> Node:
         at = self.position
         self._count(at)
-        self.position += 1
-        self._skip()
-        begin = self.position
+        begin = self._go(at + 1)
         right = following()
         self._number(left, None)
         self._number(right, begin)
@@ -514,54 +498,44 @@ class _Parser:
             raise LanguageError("text(path) cannot be part of a calculation", self.places.get(id(node), at))
 
     def _factor(self) -> Node:
-        self._skip()
-        at = self.position
+        at = self._go(self.position)
         if literal := _LITERAL.match(self.text, at):
-            self.position = literal.end()
-            self._skip()
+            self._go(literal.end())
             try:
                 return Constant(EXACT.create_decimal(literal[0]))
             except decimal.DecimalException:
                 raise LanguageError(f"this number is outside the limits of DynamoDB ({_LIMITS})", at) from None
         if self.text.startswith("-", at):
             self._count(at)
-            self.position += 1
-            self._skip()
-            begin = self.position
+            begin = self._go(at + 1)
             node = self._factor()
             self._number(node, begin)
             return Operation("negate", (node,))
         if self.text.startswith("(", at):
             self._count(at)
-            self.position += 1
-            self._skip()
+            self._go(at + 1)
             node = self._expression()
             self._close(at, "add )")
             return node
         if (call := _FUNCTION.match(self.text, at)) and call[1] in CONVERSIONS:
             self.position = call.end()
             path = self._path()
-            self._skip()
             self._close(at, f"write {call[1]}(path)", call[1])
             node = Factor(path, from_text=call[1] == "number", as_text=call[1] == "text")
             self.places[id(node)] = at
             return node
         if call and call[1] in OPERATIONS:
             return self._call(call[1], call.end(), at)
-        path = self._path()
-        self._skip()
-        return Factor(path)
+        return Factor(self._path())
 
-    def _call(self, name: str, end: int, at: int) -> Node:
+    def _call(self, name: str, begin: int, at: int) -> Node:
         self._count(at)
-        self.position = end
         inner: list[Node] = []
         places = 0
         forms = {"round": "round(e, places)", "abs": "abs(e)"}
         form = forms.get(name, f"{name}(a, b)")
         while True:
-            self._skip()
-            begin = self.position
+            begin = self._go(begin)
             if name == "round" and inner:
                 digits = _PLACES.match(self.text, begin)
                 if not digits or abs(int(digits[0])) > MOST_PLACES:
@@ -570,8 +544,7 @@ class _Parser:
                     )
                     raise LanguageError(message, begin)
                 places = int(digits[0])
-                self.position = digits.end()
-                self._skip()
+                self._go(digits.end())
                 break
             node = self._argument(name)
             if name != "coalesce":
@@ -579,7 +552,7 @@ class _Parser:
             inner.append(node)
             if not self.text.startswith(",", self.position) or name == "abs":
                 break
-            self.position += 1
+            begin = self.position + 1
         self._close(at, f"write {form}", name)
         if name in ("min", "max", "coalesce") and len(inner) < 2:
             raise LanguageError(f"{name} in an expression takes two or more values: write {form}", at)
@@ -595,8 +568,7 @@ class _Parser:
             end = self.text.find(quote, at + 1)
             if end < 0:
                 raise LanguageError(f"the text is not closed: write {quote}text{quote}", at)
-            self.position = end + 1
-            self._skip()
+            self._go(end + 1)
             node = Constant(self.text[at + 1 : end])
             self.places[id(node)] = at
             return node
@@ -609,8 +581,7 @@ class _Parser:
             ends = self.position == len(self.text) and function in OPERATIONS and self.takes != "template"
             comma = "; between { and }, YAML needs quotes around a text that contains a comma" if ends else ""
             raise LanguageError(f"{function}( is not closed: {instead}{comma}", at)
-        self.position += 1
-        self._skip()
+        self._go(self.position + 1)
 
     def _path(self) -> str:
         """Return the name of a path. A step in quotes may contain a dash, which is no subtraction then."""
@@ -625,7 +596,7 @@ class _Parser:
                 f"if it is the name of an attribute, write it in quotes, {written_path(name_of(match[0]), dashes=False)}"
             )
             raise LanguageError(message, position + dash)
-        self.position = match.end()
+        self._go(match.end())
         return name_of(match[0])
 
     def _misplacement(self) -> LanguageError:
