@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from functools import cached_property
 from typing import TypeAlias
 
@@ -11,7 +10,7 @@ from projections.language.arithmetic import Expression
 from projections.language.findings.reads import expressions, reads, tests
 from projections.language.kinds import AnyProjection, AnyRules, Result, once
 from projections.language.patterns.implication import compares_as_number
-from projections.language.patterns.tree import Equals, compared_type
+from projections.language.patterns.tree import compared_type
 from projections.language.syntax import steps
 
 Node: TypeAlias = tuple[str, str]
@@ -138,8 +137,7 @@ class Types:
                             used.setdefault((source, factor.path), f"rule {name} {part.use}")
         for tested in tests(self._rules):
             for alternative in tested.test.alternatives:
-                equal = isinstance(alternative, Equals) and isinstance(alternative.value, Decimal)
-                if equal or compared_type(alternative) == "N":
+                if compared_type(alternative) == "N":
                     used.setdefault((tested.entity, tested.test.name), f"rule {tested.rule} compares it as a number")
         for read in reads(self._rules):
             if read.field is not None and any(pipe.name in ("pad", "invert") for pipe in read.field.pipes):

@@ -55,8 +55,9 @@ def _pipe(name: str, arguments: Sequence[str]) -> Pipe:
     if name not in PIPES:
         raise LanguageError(f'unknown pipe "{name}"{suggest(name, PIPES)}; the pipes are {", ".join(PIPES)}')
     form, fewest, most, make = PIPES[name]
-    if name == "date":
-        arguments = _date_in_order(arguments)
+    if name == "date":  # in one order: the format, the zone, then `from=…`
+        declared = [_FROM.sub("from=", argument) for argument in arguments if _FROM.match(argument)]
+        arguments = [*(argument for argument in arguments if not _FROM.match(argument)), *declared]
     if not fewest <= len(arguments) <= most:
         raise LanguageError(f"{name} is written {form}")
     return Pipe(name, tuple(arguments), make(*arguments))
@@ -209,12 +210,6 @@ def _time(text: str) -> datetime:
     raise UnfitError("is neither ISO 8601 (2025-01-31, 2025-01-31T12:00:00Z) nor seconds since 1970")
 
 
-def _date_in_order(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments of `date` in one order: the format, the zone, then `from=…`."""
-    declared = [_FROM.sub("from=", argument) for argument in arguments if _FROM.match(argument)]
-    return (*(argument for argument in arguments if not _FROM.match(argument)), *declared)
-
-
 _FROM = re.compile(r"from\s*=\s*")
 
 
@@ -257,7 +252,7 @@ def _reader(declared: str) -> Callable[[str], datetime]:
     """Return the function that reads a time: one of `_READERS`, or a format. Not strptime, which accepts less."""
     if declared in _READERS:
         return _READERS[declared]
-    codes = _codes(declared)
+    codes = codes_of(declared)
     if not any(set(codes) == set(order[: len(codes)]) for order in _ORDERS) or not codes:
         raise LanguageError(
             f"from={declared} is neither seconds, milliseconds, ulid nor a format of a time, such as from=%Y%m%d: it needs "
@@ -296,23 +291,12 @@ def _reader(declared: str) -> Callable[[str], datetime]:
 
 def _formatter(pattern: str) -> tuple[str, Callable[[datetime], Any]]:
     """Return a `%` format and the functions of its fields. Not strftime, which depends on locale and platform."""
-    layout = ""
-    readers: list[Callable[[datetime], Any]] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character != "%":
-            layout += character
-            continue
-        code = next(characters, "")
-        if code == "%":
-            layout += "%%"
-        elif code in _CODES:
-            form, read = _CODES[code]
-            layout += form
-            readers.append(read)
-        else:
-            codes = " ".join(f"%{known}" for known in _CODES)
-            raise LanguageError(f"date does not support %{code}; it supports {codes} %%")
+    for code in re.findall("(?s)%(.?)", pattern):
+        if code != "%" and code not in _CODES:
+            known = " ".join(f"%{known}" for known in _CODES)
+            raise LanguageError(f"date does not support %{code}; it supports {known} %%")
+    layout = re.sub("%(.)", lambda match: _CODES[match[1]][0] if match[1] != "%" else "%%", pattern)
+    readers = [_CODES[code][1] for code in codes_of(pattern)]
     if not readers:
         raise LanguageError(f"date needs a format with at least one code, as in date(%Y-%m-%d), not {pattern!r}")
     if len(readers) == 1:
@@ -347,15 +331,16 @@ def monotone(pipes: Sequence[Pipe]) -> bool:
     if len(pipes) != 1 or pipes[0].name != "date":
         return False
     pattern, zone, declared = date_arguments(pipes[-1])
-    codes = _codes(pattern)
+    codes = codes_of(pattern)
     if "f" in codes or not any(order.startswith(codes) for order in _ORDERS):
         return False
-    if declared not in ("", *_READERS) and not any(order.startswith(_codes(declared)) for order in _ORDERS):
+    if declared not in ("", *_READERS) and not any(order.startswith(codes_of(declared)) for order in _ORDERS):
         return False
     return zone in ("UTC", "Etc/UTC") or codes[-1] not in "HMS"
 
 
-def _codes(pattern: str) -> str:
+def codes_of(pattern: str) -> str:
+    """Return the codes of a format, in order."""
     return "".join(re.findall(r"%(.)", pattern)).replace("%", "")
 
 
@@ -429,16 +414,14 @@ def periods(pipes: Sequence[Pipe], first: str, last: str | datetime, most: int) 
 
 def period_step(pipes: Sequence[Pipe]) -> float:
     """Return seconds that are less than the shortest period of `monotone` pipes."""
-    return _UNITS[_codes(pipes[-1].arguments[0])[-1]]
+    return _UNITS[codes_of(pipes[-1].arguments[0])[-1]]
 
 
 def _zone(name: str) -> tzinfo:
     if name in ("UTC", "Etc/UTC"):
         return UTC
-    from zoneinfo import (
-        ZoneInfo,
-        available_timezones,
-    )  # costs milliseconds of a cold start, and most rules need only UTC
+    # costs milliseconds of a cold start, and most rules need only UTC
+    from zoneinfo import ZoneInfo, available_timezones
 
     try:
         return ZoneInfo(name)

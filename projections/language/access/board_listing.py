@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from projections.language.access.attempt import known_of
-from projections.language.access.plan import EVERYTHING, Order, Plan, Query
+from projections.language.access.plan import Order, Plan, Query
 from projections.language.access.planner import plan
 from projections.language.models import Projection, Rank, Rules
+from projections.language.patterns import EVERYTHING
 from projections.language.patterns.implication import implies
 from projections.language.syntax import written_path
 from projections.language.templates import Field

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from projections.language.access.plan import EVERYTHING, Buckets, Periods, Request, SortRange, Text
+from projections.language.access.plan import Buckets, Periods, Request, SortRange, Text
 from projections.language.forms import Computed, Constant
 from projections.language.models import Compute, Copy, Index, Projection, Rules, once
-from projections.language.patterns import Pattern
+from projections.language.patterns import EVERYTHING, Pattern
 from projections.language.syntax import root
 from projections.language.templates import Field, KeyPattern, Template, overlap
 

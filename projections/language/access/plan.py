@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from projections.language.patterns import Pattern
+from projections.language.patterns import EVERYTHING, Pattern
 from projections.language.syntax import order_of, written_path
 from projections.language.templates import Field, by_field
 
@@ -22,10 +22,6 @@ class Order(NamedTuple):
 
     def __str__(self) -> str:
         return " ".join([*([written_path(self.name)] if self.name else []), "desc" if self.descending else "asc"])
-
-
-EVERYTHING = Pattern((), {})
-"""The pattern that every item matches."""
 
 
 @dataclass(frozen=True, slots=True)

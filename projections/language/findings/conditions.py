@@ -37,16 +37,21 @@ def conditions(facts: Facts) -> Iterator[Remark]:
             number = types.calculated(tested.entity, tested.test.name)
         text = types.text(tested.entity, tested.test.name)
         alternatives = tested.test.alternatives
-        if number is not None and all(_only_text(alternative) for alternative in alternatives):
+        kinds = {compared_type(alternative) for alternative in alternatives}
+        if number is not None and kinds <= {"S"}:
             yield _remark(tested, "a number", number, "text", _as_number(alternatives))
-        elif text is not None and all(_only_number(alternative) for alternative in alternatives):
+        elif text is not None and kinds <= {"N"}:
             yield _remark(tested, "text", text, "a number", "compare it with text, in quotes")
         elif (
             alternatives and all(map(_is_boolean_text, alternatives)) and (tested.entity, tested.test.name) in booleans
         ):
             why_boolean = booleans[tested.entity, tested.test.name]
             yield _remark(tested, "a boolean", why_boolean, "text", "remove the quotes, and write it in lower case")
-        elif number is not None and (exclusions := _exclusions(alternatives)) and all(map(_only_text, exclusions)):
+        elif (
+            number is not None
+            and (exclusions := _exclusions(alternatives))
+            and {*map(compared_type, exclusions)} == {"S"}
+        ):
             reason = f"{tested.test.name} is a number ({number}), so `anything-but` text excludes nothing"
             yield Remark(NEVER_MATCHES, tested.place, reason, _as_number(exclusions), at_key=True)
         elif alternatives and all(why := [_differing(types, tested, alternative) for alternative in alternatives]):
@@ -266,14 +271,6 @@ def _remark(tested: Tested, is_: str, why: str, compared: str, instead: str) -> 
     )
 
 
-def _only_text(alternative: Alternative) -> bool:
-    return (
-        isinstance(alternative, Affix)
-        or (isinstance(alternative, Equals) and isinstance(alternative.value, str))
-        or compared_type(alternative) == "S"
-    )
-
-
 def _is_quoted_number(alternative: Alternative) -> bool:
     if isinstance(alternative, AnythingBut):
         return all(map(_is_quoted_number, alternative.excluded))
@@ -286,12 +283,6 @@ def constants_of(alternative: Alternative) -> list[Any]:
     if isinstance(alternative, Compares):
         return [operand for _, operand in alternative.bounds]
     return [alternative.text if isinstance(alternative, Affix) else getattr(alternative, "value", None)]
-
-
-def _only_number(alternative: Alternative) -> bool:
-    return compared_type(alternative) == "N" or (
-        isinstance(alternative, Equals) and isinstance(alternative.value, Decimal)
-    )
 
 
 def _differing(types: Types, tested: Tested, alternative: Alternative) -> str:

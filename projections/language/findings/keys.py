@@ -21,7 +21,7 @@ from projections.language.findings.kinds import (
 from projections.language.findings.reads import Read, reads, tests
 from projections.language.findings.rule_facts import Facts, KeySet, Made, Slot
 from projections.language.patterns.tree import Affix, Alternative
-from projections.language.pipes import Pipe, date_arguments
+from projections.language.pipes import Pipe, codes_of, date_arguments
 from projections.language.syntax import steps
 from projections.language.values import number_text
 
@@ -51,10 +51,8 @@ def times(facts: Facts) -> Iterator[Remark]:
             declared = date_arguments(pipe)[2]
             if not declared:
                 read_by.setdefault((read.entity, read.name), read)
-            for reason, instead in (
-                _code_conflict({*_codes(pipe.arguments[0])}),
-                _code_conflict({*_codes(declared or "")}),
-            ):
+            for codes in (codes_of(pipe.arguments[0]), codes_of(declared)):
+                reason, instead = _code_conflict(codes)
                 if reason:
                     yield Remark(DATE_FORMAT, read.place, f"{pipe}: {reason}", instead, read.offset)
     for tested in tests(facts.rules):
@@ -72,7 +70,7 @@ def times(facts: Facts) -> Iterator[Remark]:
             )
 
 
-def _code_conflict(codes: set[str]) -> tuple[str, str]:
+def _code_conflict(codes: str) -> tuple[str, str]:
     """Return why these codes do not belong together, and what to write; empty if they do."""
     if "M" in codes and "H" not in codes:
         return "%M is the minute, and there is no hour", "write %m for the month"
@@ -100,7 +98,7 @@ def _compact(alternative: Alternative) -> str | None:
 
 def _slot(types: Types, key: KeySet, made: Made, slot: Slot) -> Iterator[Remark]:
     if pipe := slot.piped("date"):
-        order = [_SIGNIFICANCE[code] for code in _codes(pipe.arguments[0])]
+        order = [_SIGNIFICANCE[code] for code in codes_of(pipe.arguments[0])]
         if order != sorted(order):
             yield Remark(
                 DATE_ORDER,
@@ -194,15 +192,6 @@ def _as_number(key: KeySet, made: Made) -> str:
     if key.index is None:
         return "leave it out of the key, or copy it into an index whose sort key is a number"
     return f"declare {made.attribute} with type N under `indexes`, and use only this variable in its template"
-
-
-def _codes(form: str) -> list[str]:
-    codes = []
-    characters = iter(form)
-    for character in characters:
-        if character == "%" and (code := next(characters, "%")) != "%":
-            codes.append(code)
-    return codes
 
 
 _SEVERAL = 3

@@ -51,7 +51,7 @@ from projections.language.forms import (
     TemplateText,
     TextForm,
 )
-from projections.language.patterns import Pattern
+from projections.language.patterns import EVERYTHING, Pattern
 from projections.language.questions import Query, WritePattern
 from projections.language.rules import Each
 from projections.language.spelling import source_text
@@ -189,10 +189,6 @@ class Entity(Model):
     def conditions(self) -> Pattern:
         """The pattern that its items match, which may be empty."""
         return self.match or EVERYTHING
-
-
-EVERYTHING = Pattern((), {})
-"""The pattern that every item matches."""
 
 
 Order = Literal["desc", "asc"]

@@ -71,6 +71,10 @@ class Pattern:
         return [condition for condition in self.conditions if not condition.compile()(resolve)]
 
 
+EVERYTHING = Pattern((), {})
+"""The pattern that every item matches."""
+
+
 def describe(pattern: Pattern) -> str:
     """Return a pattern in one line of English, such as `status is "published", and stars is at least 4`."""
     return sentence(pattern.conditions)

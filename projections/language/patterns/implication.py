@@ -8,7 +8,6 @@ so two different scalars exclude each other only for a name that has one value, 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from decimal import Decimal
 from typing import NamedTuple
 
 from projections.language.patterns import Pattern
@@ -219,11 +218,8 @@ def _apart(first: Compares, other: Compares) -> bool:
 def compares_as_number(pattern: Pattern, name: str) -> bool:
     """Return whether every item that matches a pattern has a number in an attribute."""
     return any(
-        isinstance(test, Test) and test.name == name and all(map(_is_number, test.alternatives))
+        isinstance(test, Test)
+        and test.name == name
+        and all(compared_type(alternative) == "N" for alternative in test.alternatives)
         for test in pattern.conditions
     )
-
-
-def _is_number(alternative: Alternative) -> bool:
-    equals = isinstance(alternative, Equals) and isinstance(alternative.value, Decimal)
-    return equals or compared_type(alternative) == "N"

@@ -169,14 +169,15 @@ Alternative: TypeAlias = Equals | Affix | Compares | Exists | AnythingBut
 
 
 def compared_type(alternative: Alternative) -> str | None:
-    """Return the type of the numbers or texts that an alternative puts in order, `N` or `S`; None if it does not do so."""
-    if isinstance(alternative, Compares):
-        kinds = {
-            "S" if isinstance(operand, str) else "N"
-            for _, operand in alternative.bounds
-            if not isinstance(operand, Named)
-        }
-        return next(iter(kinds), None)
+    """Return the type of the constants that an alternative compares with, `N` or `S`; None if they are of neither."""
+    match alternative:
+        case Affix() | Equals(str()):
+            return "S"
+        case Equals(Decimal()):
+            return "N"
+        case Compares(bounds):
+            constants = (operand for _, operand in bounds if not isinstance(operand, Named))
+            return next(("S" if isinstance(constant, str) else "N" for constant in constants), None)
     return None
 
 
