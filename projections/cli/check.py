@@ -165,7 +165,7 @@ def _rows(rules: Rules) -> list[dict[str, Any]]:
             "owner": rule.owner,
             "tags": rule.tags,
             "within": rule.within,
-            "path": path_of(complete, name).document(),
+            "path": path_of(complete, name)._asdict(),
             "fromAttributes": [
                 *dict.fromkeys(a for each in rule.sources if (key := keys.get((name, each))) for a in key.attributes)
             ],

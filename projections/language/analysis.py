@@ -201,18 +201,15 @@ def analyse(rules: Rules, before: Collection[Mistake] = ()) -> list[Mistake]:
     related = rules.with_projections(sound)
     found += [*ownership_mistakes(related), *cycle_mistakes(related)]
     if all(one.path[:1] and one.path[0] in _APART for one in (*before, *found)):  # another correction may correct these
-        found += [*_derived(rules), *_unusable_embeds(rules)]
+        found += _derived(rules)
+        for name, rule in rules.projections.items():
+            found += rule.action.final_mistakes(rules, name)
     for name in rules.retired:
         if name in rules.projections:
             found.append(
                 Mistake(("retired", name), "is still a rule: remove it here or under `projections`", at_key=True)
             )
     return [*found, *question_mistakes(rules)]
-
-
-def _unusable_embeds(rules: Rules) -> Iterator[Mistake]:
-    for name, rule in rules.projections.items():
-        yield from rule.action.final_mistakes(rules, name)
 
 
 def _unknown(rules: Rules, rule: Projection, place: Location) -> Iterator[Mistake]:

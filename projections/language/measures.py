@@ -136,16 +136,14 @@ def _called(function: str, arguments: list[tuple[str, int]], errors: list[Langua
         if more:
             found["by"] = _by(*more[0], (), errors)
         else:
-            errors.append(LanguageError(_needs_by(function, text), offset + len(text)))
+            call = f"{function}({text.strip()}"
+            message = f"{function} needs an order: write {call}, by), such as {call}, createdAt)"
+            errors.append(LanguageError(message, offset + len(text)))
     elif more:
         digits, place = more[0]
         written = _DIGITS.fullmatch(digits)
         found["digits"] = _digits(function, int(written[1]) if written else digits.strip(), (), errors, place)
     return found
-
-
-def _needs_by(function: str, text: str) -> str:
-    return f"{function} needs an order: write {function}({text.strip()}, by), such as {function}({text.strip()}, createdAt)"
 
 
 # The long form

@@ -296,8 +296,10 @@ class _Reading:
             inner = (*path, name)
             if name in data:
                 if not merged:
-                    first = self.source._keys[inner]
-                    self._report_at(key, inner, f"is defined twice, first on line {_start(first)[0]}")
+                    message = f"is defined twice, first on line {_start(self.source._keys[inner])[0]}"
+                    second = (*path, Repeated(name))  # no path leads to it
+                    self.source._keys[second] = self.source._values[second] = key
+                    self.source.mistakes.append(Mistake(second, message, at_key=True))
                 continue
             self.source._keys[inner] = key
             data[name] = self.value(value, inner)
@@ -333,7 +335,9 @@ class _Reading:
             if kind == "bool":
                 return {"true": True, "false": False}[text.lower()]
             if kind == "int":
-                return int(exact_number(_integer(text)))
+                digits = text.replace("_", "")
+                base = {"0o": 8, "0x": 16, "0b": 2}.get(digits.lstrip("+-")[:2].lower(), 10)
+                return int(exact_number(int(digits, base)))
             if kind == "float":
                 return exact_number(text.replace("_", ""))
         except (KeyError, ValueError):
@@ -344,12 +348,6 @@ class _Reading:
 
     def _report(self, path: Location, message: str) -> None:
         self.source.mistakes.append(Mistake(path, message))
-
-    def _report_at(self, key: Node, path: Location, message: str) -> None:
-        """Report a mistake at the second of two entries of one name, to which no path leads."""
-        place = (*path[:-1], Repeated(str(path[-1])))
-        self.source._keys[place] = self.source._values[place] = key
-        self.source.mistakes.append(Mistake(place, message, at_key=True))
 
 
 class Repeated(str):
@@ -370,8 +368,3 @@ def _text(text: str) -> str:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         return text
-
-
-def _integer(text: str) -> int:
-    digits = text.replace("_", "")
-    return int(digits, {"0o": 8, "0x": 16, "0b": 2}.get(digits.lstrip("+-")[:2].lower(), 10))

@@ -54,14 +54,8 @@ def _pipe(pipe: Pipe) -> str:
         arguments = [one for one in pipe.arguments if one not in ("UTC", "Etc/UTC")]
     elif pipe.arguments and pipe.name != "default":
         arguments = [str(int(number)) for number in pipe.arguments]
-    written = ", ".join(map(_argument, arguments))
+    written = ", ".join(text if _BARE.fullmatch(text) else _quoted(text) for text in arguments)
     return f"{pipe.name}({written})" if written else pipe.name
-
-
-def _argument(text: str) -> str:
-    if _BARE.fullmatch(text):
-        return text
-    return _quoted(text)
 
 
 def expression_text(expression: Expression) -> str:

@@ -28,7 +28,7 @@ from projections.language.templates import Field, Template
 BUCKETS = 4
 DIGITS = 10
 MONTH = "date(%Y-%m)"
-MOST_GLOBAL, MOST_LOCAL = 20, 5
+MOST_GLOBAL = 20
 
 _TIME = re.compile(r"(?i)(?:.*(?:_at|date|time|timestamp)|at)$|.*At$")
 _KEY_NAME = re.compile(r"(?i)(?:gsi|lsi|index|idx)?\d*_?(?:pk|sk|partition|sort|hash|range)\d*")

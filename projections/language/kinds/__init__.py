@@ -274,10 +274,6 @@ class WritePath(NamedTuple):
             )
         return text + (f"; `ledger: lanes` would need {self.lanes}" if self.lanes else "")
 
-    def document(self) -> dict[str, Any]:
-        """Return the JSON."""
-        return self._asdict()
-
 
 class Picture(NamedTuple):
     """How pictures show a kind of rule: its colour on a light and on a dark ground, and SVG paths of 16 by 16."""
@@ -468,6 +464,14 @@ class LedgerAction(Action):
 
     combines = True
     in_ledger = True
+
+    @property
+    def queries(self) -> int:
+        return self.members
+
+    @property
+    def spread(self) -> int | None:
+        return self.__dict__.get("shards")
 
     def write_path(self, each: str, indexes: Sequence[str]) -> WritePath:
         return self._ledger_path()
@@ -709,7 +713,8 @@ class AnyRules(Model):
         rules = {}
         for name, rule in self.projections.items():
             action = rule.action.complete(self, rule)
-            rules[name] = rule.model_copy(update={field_of(rule.kind): action})
+            field = "copy_" if rule.kind == "copy" else rule.kind  # Python reserves `copy` for models
+            rules[name] = rule.model_copy(update={field: action})
             rules[name].__dict__.pop("actions", None)
         return self.with_projections(rules)
 
@@ -717,11 +722,6 @@ class AnyRules(Model):
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         """Return the rules of a canonical document, which may have the names of versions."""
         return cls.model_validate(document, by_alias=True, by_name=False, context=VERSION)
-
-
-def field_of(kind: str) -> str:
-    """Return the name of the field for a kind of rule: Python reserves `copy` for models."""
-    return "copy_" if kind == "copy" else kind
 
 
 SINGLE = "main"

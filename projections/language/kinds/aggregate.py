@@ -115,10 +115,6 @@ class Aggregate(Model, LedgerAction):
         return len({_order(measure) for measure in self.set.values() if measure.function in VALUES})
 
     @property
-    def spread(self) -> int:
-        return self.shards
-
-    @property
     def by_lanes(self) -> bool:
         return self.ledger is not None
 

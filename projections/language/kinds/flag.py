@@ -77,10 +77,6 @@ class Flag(Model, LedgerAction):
     def members(self) -> int:
         return 0
 
-    @property
-    def spread(self) -> int:
-        return self.shards
-
     def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
         return f"Sets {join_names(list(self.set))} on each {target} that has {source} items, and removes it from the others."
 

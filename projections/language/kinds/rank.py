@@ -98,10 +98,6 @@ class Rank(Model, LedgerAction):
         return self.scale.levels - 1
 
     @property
-    def spread(self) -> int:
-        return self.shards
-
-    @property
     def items_of_rank(self) -> int:
         """How many items of the ledger one request reads for a rank: the registry, and the shards of each group."""
         levels = self.scale.levels

@@ -61,10 +61,6 @@ class Top(Model, LedgerAction):
         return {self.as_: Result("L", "makes it a list")}
 
     @property
-    def queries(self) -> int:
-        return 1
-
-    @property
     def elements(self) -> tuple[str, ...]:
         return tuple(self.attributes)
 
@@ -117,10 +113,6 @@ class Latest(Model, LedgerAction):
 
     def results(self, rules: AnyRules, rule: AnyProjection) -> dict[str, Result]:
         return {name: result_of(source) for name, source in self.attributes.items()}
-
-    @property
-    def queries(self) -> int:
-        return 1
 
     def sentence(self, source: str, target: str, indexes: Sequence[str]) -> str:
         return f"Keeps attributes of the {source} with the {_FIRST[self.order]} {self.by} on each {target}."
