@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from projections.errors import Problem, RulesError
 from projections.language.analysis import analyse
@@ -147,7 +148,7 @@ def _filled(data: Any, path: Location) -> tuple[Any, list[Mistake]]:
     """Return the data without optional parts that are empty, and these mistakes."""
     if not isinstance(data, dict) or len(path) > 3:
         return data, []
-    optional = optional_names(path)
+    optional = {name for name, field in _fields(path).items() if not field.is_required()}
     filled: dict[str, Any] = {}
     mistakes: list[Mistake] = []
     for name, value in data.items():
@@ -366,30 +367,27 @@ def _listed(names: list[str]) -> str:
 
 def known_names(path: Location) -> list[str]:
     """Return the names of the model at a place of a rule file; empty if there is no model."""
-    model = _model_at(path)
-    hidden = ("format", "claimed")  # only the canonical document has them
-    return [n for n in (name.removesuffix("_") for name in model.model_fields) if n not in hidden] if model else []
+    return [
+        name for name in _fields(path) if name not in ("format", "claimed")
+    ]  # only the canonical document has these
 
 
-def optional_names(path: Location) -> list[str]:
-    """Return the names that are optional."""
-    model = _model_at(path)
-    fields = model.model_fields.items() if model else ()
-    return [name.removesuffix("_") for name, field in fields if not field.is_required()]
-
-
-def _model_at(path: Location) -> type[BaseModel] | None:
-    model: type[BaseModel] | None = Rules
+def _fields(path: Location) -> dict[str, FieldInfo]:
+    """Return the fields of the model at a place of a rule file, by name; none if there is no model."""
+    fields = _by_name(Rules)
     steps = iter(path)
     for step in steps:
         if isinstance(step, int):  # an element of a list of models
             continue
-        field = next((f for n, f in model.model_fields.items() if n.removesuffix("_") == step), None) if model else None
-        annotation = field.annotation if field is not None else None
-        model = next(iter(_models(annotation)), None)
+        annotation = fields[step].annotation if step in fields else None
         if get_origin(annotation) is dict and next(steps, None) is None:  # the name of an entry
-            return None
-    return model
+            return {}
+        fields = _by_name(*_models(annotation)[:1])
+    return fields
+
+
+def _by_name(*models: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {name.removesuffix("_"): field for model in models for name, field in model.model_fields.items()}
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
