@@ -674,7 +674,10 @@ def _counts(counters: Sequence[Member], number: int) -> Value:
     """Return the map of a `counts`, from its first counters and the number of all values."""
     shown: dict[str, Value] = {}
     rest, size_now = number, 3
-    for value, count in _listed(counters):
+    listed = [counter for counter in counters if counter.value.get("S") != REST]
+    for counter in listed[:MOST_VALUES]:
+        ((_, value),) = counter.value.items()
+        count = counter.payload["c"]
         size_now += 1 + len(value.encode()) + size(count)
         if size_now > LIST_BYTES:
             break
@@ -683,14 +686,6 @@ def _counts(counters: Sequence[Member], number: int) -> Value:
     if rest > 0:
         shown[REST] = {"N": str(rest)}
     return {"M": shown}
-
-
-def _listed(counters: Sequence[Member]) -> Iterator[tuple[str, Value]]:
-    """Yield the values that a `counts` lists, as text, with their numbers."""
-    listed = [counter for counter in counters if counter.value.get("S") != REST]
-    for counter in listed[:MOST_VALUES]:
-        ((_, text),) = counter.value.items()
-        yield text, counter.payload["c"]
 
 
 def _set(counters: Sequence[Member]) -> Value | None:

@@ -442,7 +442,12 @@ class KeyPattern:
                 raise LanguageError(f"{field}: a variable of a key is a plain name, without dots")
         pattern = cls(template, separator)
         if readings := _two_readings(pattern.elements, separator):
-            raise LanguageError(pattern._ambiguity(*readings))
+            shared, *variables = readings
+            ways = [", ".join(f"{name} = {value!r}" for name, value in reading.items()) for reading in variables]
+            raise LanguageError(
+                f"{shared!r} can be read in two ways: {ways[0]}; or {ways[1]}. Put the separator {separator!r} between "
+                "the variables, and use {name*} at most once"
+            )
         return pattern
 
     def __repr__(self) -> str:
@@ -463,13 +468,6 @@ class KeyPattern:
     def form(self) -> _Form:
         """Its literal texts, and for each variable whether it has a star: patterns of one form match the same texts."""
         return tuple(part if isinstance(part, str) else _Run("", part.star) for part in self.parts)
-
-    def _ambiguity(self, text: str, first: Mapping[str, str], second: Mapping[str, str]) -> str:
-        ways = [", ".join(f"{name} = {value!r}" for name, value in reading.items()) for reading in (first, second)]
-        return (
-            f"{text!r} can be read in two ways: {ways[0]}; or {ways[1]}. Put the separator {self.separator!r} between "
-            "the variables, and use {name*} at most once"
-        )
 
     @cached_property
     def match(self) -> Callable[[str], dict[str, str] | None]:

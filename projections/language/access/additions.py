@@ -318,8 +318,9 @@ def _on_existing(rules: Rules, query: Query, shape: _Shape) -> Iterator[Addition
     for index, keys in table.indexes.items():
         used = [path for path in _paths(rules, query) if path.index == index]
         used = [path for path in used if path.rule or not keys.names.isdisjoint(rules.entities[path.entity].index_key)]
-        made = _made_for_rules(rules, name, keys)
-        if keys.local or not made or used or len(keys.partition) != 1 or len(keys.sort) > 1:
+        made = made_by_templates(rules, name)
+        native = any(key in table.key_names or (key not in made and not _KEY_NAME.fullmatch(key)) for key in keys.names)
+        if keys.local or native or used or len(keys.partition) != 1 or len(keys.sort) > 1:
             continue
         written = _index_rules(rules, query, shape, keys)
         if written is not None:
@@ -380,13 +381,15 @@ def _index_rules(rules: Rules, query: Query, shape: _Shape, keys: IndexKeys) -> 
             declared[entity] = {"index_key": texts}
             continue
         stem = query.name if len(query.entities) == 1 else f"{query.name}{entity}"
-        form: dict[str, Any] = {"from": entity}
-        if query.where.conditions:
-            form["where"] = query.where.canonical
-        if rules.entities[entity].expires:
-            form["expired"] = "retract"
-        added[_free_name(f"{stem}Index", {*rules.projections, *added})] = {**form, "index": texts}
+        form = {**_reading(rules, query, entity), "index": texts}
+        added[_free_name(f"{stem}Index", {*rules.projections, *added})] = form
     return {**({"entities": declared} if declared else {}), **({"projections": added} if added else {})}
+
+
+def _reading(rules: Rules, query: Query, entity: str) -> dict[str, Any]:
+    """Return the parts of a rule that reads the items that a query asks for."""
+    where = {"where": query.where.canonical} if query.where.conditions else {}
+    return {"from": entity, **where, **({"expired": "retract"} if rules.entities[entity].expires else {})}
 
 
 def _constant(rules: Rules, entity: str, texts: Mapping[str, str]) -> bool:
@@ -398,13 +401,6 @@ def _constant(rules: Rules, entity: str, texts: Mapping[str, str]) -> bool:
         and not any(field.pipes for template in templates for field in template.fields)
         and all(name in variables for template in templates for name in template.names)
     )
-
-
-def _made_for_rules(rules: Rules, table: str, keys: IndexKeys) -> bool:
-    """Return whether the keys of an index are attributes that templates make, and no native ones."""
-    made = made_by_templates(rules, table)
-    own = {*rules.tables[table].key_names}
-    return own.isdisjoint(keys.names) and all(name in made or _KEY_NAME.fullmatch(name) for name in keys.names)
 
 
 def _projection(rules: Rules, query: Query, keys: IndexKeys, listed: tuple[str, ...]) -> str | tuple[str, ...]:
@@ -463,15 +459,9 @@ def _copies(rules: Rules, query: Query) -> Iterator[Addition]:
     attributes = (
         "all" if query.attributes is None else [*dict.fromkeys([*query.attributes, *(named if number else [])])]
     )
-    form: dict[str, Any] = {"from": entity}
-    if query.where.conditions:
-        form["where"] = query.where.canonical
-    if declared.expires:
-        form["expired"] = "retract"
-    if number:
-        form["bind"] = {name: f"{{{name}|pad({DIGITS})}}"}
+    bind = {"bind": {name: f"{{{name}|pad({DIGITS})}}"}} if number else {}
     words = f"; {_as_text(name)}" if name is not None and _unknown_type(rules, query, name) else ""
-    rule = {**form, "copy": {"into": into, "attributes": attributes}}
+    rule = {**_reading(rules, query, entity), **bind, "copy": {"into": into, "attributes": attributes}}
     place = {} if list(rules.tables) == [SINGLE] else {"table": declared.table}
     yield Addition(
         f"keep a copy of each {entity} under a key that is made of the values in `by`{words}",

@@ -304,8 +304,15 @@ class _Attempt:
     def _tests(self, request: Request) -> Iterator[str]:
         """Yield the conditions that an item that the request reads may fail to match."""
         query = self.query
+        fixed = [  # that the key condition ensures
+            Pattern((condition,), {})
+            for condition in query.where.conditions
+            if isinstance(condition, Test)
+            and condition.name in self.exact - {*query.parameters}
+            and len(condition.names) == 1
+        ]
         held = Known(
-            (*self.path.conditions, *self._fixed_patterns(), *self.known.patterns[1:]),
+            (*self.path.conditions, *fixed, *self.known.patterns[1:]),
             frozenset([*key_variables(self.rules, self.entity), *self.path.needs]),
             frozenset([*self.known.scalar, *self.path.needs]),
         )
@@ -317,13 +324,6 @@ class _Attempt:
                 yield f"{str(field)[1:-1]} is the given value"
         if query.range and not (request.sort and request.sort.bounded):
             yield f"{query.range} is within the given range"
-
-    def _fixed_patterns(self) -> Iterator[Pattern]:
-        """Yield the parts of `where` that the key condition ensures."""
-        for condition in self.query.where.conditions:
-            exact = self.exact - {*self.query.parameters}
-            if isinstance(condition, Test) and condition.name in exact and len(condition.names) == 1:
-                yield Pattern((condition,), {})
 
     def _why(self, request: Request, tests: tuple[str, ...], others: tuple[str, ...]) -> str:
         words = []

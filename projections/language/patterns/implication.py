@@ -7,7 +7,7 @@ so two different scalars exclude each other only for a name that has one value, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from projections.language.patterns import Pattern
@@ -83,9 +83,13 @@ def _decide(known: Known, condition: Condition, *, holds: bool) -> bool:
 
 
 def _test_holds(known: Known, test: Test) -> bool:
-    if known.present & {test.name, *_longer(known.present, test.name)} and Exists(True) in test.alternatives:
+    present = test.name in known.present or any(path.startswith(test.name + ".") for path in known.present)
+    if present and Exists(True) in test.alternatives:
         return True
-    if Exists(True) in test.alternatives and any(_compared_with(test_known, test.name) for test_known in known.tests):
+    if Exists(True) in test.alternatives and any(
+        test_known.alternatives and all(test.name in _names(alternative) for alternative in test_known.alternatives)
+        for test_known in known.tests  # a value of this name is compared with theirs
+    ):
         return True
     scalar = test.name in known.scalar
     return any(
@@ -93,17 +97,6 @@ def _test_holds(known: Known, test: Test) -> bool:
         for test_known in known.tests
         if test_known.name == test.name and test_known.alternatives
     )
-
-
-def _compared_with(test: Test, name: str) -> bool:
-    """Return whether items match a test only if they have this value, because another one is compared with it."""
-    return test.alternatives != () and all(
-        isinstance(alternative, Compares) and name in alternative.names for alternative in test.alternatives
-    )
-
-
-def _longer(names: Collection[str], name: str) -> list[str]:
-    return [path for path in names if path.startswith(name + ".")]
 
 
 def _test_fails(known: Known, test: Test) -> bool:
