@@ -49,11 +49,11 @@ def review_text(text: str, file: str = "<rules>", path: str | Path | None = None
     """Return the findings of the text of a rule file, which they call `file`; `path` is where it is."""
     try:
         source = source_of(text, file, path)
+        rules, mistakes = understand(source)
+        if mistakes or rules is None:
+            raise RulesError(problems(mistakes, source))
     except RulesError as error:
         return Review(None, tuple(_mistaken(error)))
-    rules, mistakes = understand(source)
-    if mistakes or rules is None:
-        return Review(None, tuple(_mistaken(RulesError(problems(mistakes, source)))))
     findings: list[Finding] = []
     facts = Facts(rules)
     held = (

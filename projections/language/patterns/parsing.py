@@ -9,7 +9,7 @@ names need them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias, TypeVar, assert_never
 
@@ -47,6 +47,7 @@ _BOUNDS = ("=", "<", "<=", ">", ">=")
 
 _At: TypeAlias = tuple[str | int, ...]
 _T = TypeVar("_T")
+_A = TypeVar("_A", bound=Alternative)
 
 
 def conditions_of(document: Any) -> tuple[Condition, ...]:
@@ -216,7 +217,7 @@ def _attribute(name: str, value: Any, at: _At, errors: list[LanguageError]) -> I
         errors.append(LanguageError("an empty list never matches; list at least one alternative", None, at))
     places = [((*at, number), each) for number, each in enumerate(value)] if isinstance(value, list) else [(at, value)]
     alternatives = [_alternative(each, place, errors, name) for place, each in places]
-    yield Test(name, _unique(filter(None, alternatives), _alternative_document), at)
+    yield Test(name, _unique(filter(None, alternatives)), at)
 
 
 def _alternative(value: Any, at: _At, errors: list[LanguageError], attribute: str) -> Alternative | None:
@@ -233,7 +234,10 @@ def _alternative(value: Any, at: _At, errors: list[LanguageError], attribute: st
         [(name, argument)] = value.items()
         if name not in _OPERATORS:
             raise LanguageError(_unknown(name, argument))
-        return _operator(name, argument)
+        try:
+            return _operator(name, argument)
+        except LanguageError as error:
+            raise error.within(name) from None
     except LanguageError as error:
         errors.append(error.within(*at))
         return None
@@ -327,12 +331,12 @@ def _operator(name: str, argument: Any) -> Alternative:
     match name:
         case "exists":
             if not isinstance(argument, bool):
-                raise LanguageError(f"exists takes true or false, not {_what(argument)}", None, (name,))
+                raise LanguageError(f"exists takes true or false, not {_what(argument)}")
             return Exists(bool(argument))
         case "numeric":
             return _comparisons(_bounds(argument))
         case "anything-but":
-            return AnythingBut(_unique(_exclusions(argument), _alternative_document))
+            return AnythingBut(_unique(_exclusions(argument)))
     return _affix(name, argument)
 
 
@@ -341,7 +345,7 @@ def _affix(name: str, argument: Any) -> Affix:
     if not ignore_case and isinstance(argument, Mapping) and list(argument) == ["equals-ignore-case"]:
         argument, ignore_case = argument["equals-ignore-case"], True
     if not isinstance(argument, str):
-        raise LanguageError(f"{name} takes text, not {_what(argument)}", None, (name,))
+        raise LanguageError(f"{name} takes text, not {_what(argument)}")
     return Affix(name, str(argument), ignore_case)
 
 
@@ -352,46 +356,38 @@ def _exclusions(argument: Any) -> Iterator[Equals | Affix]:
             word = str(next(iter(argument), ""))
             hint = suggest(word, known) or (_instead(_word(word), None) if word in ("wildcard", "cidr") else "")
             message = f"anything-but takes scalars, or {{prefix: …}}, {{suffix: …}} or {{equals-ignore-case: …}}{hint}"
-            raise LanguageError(message, None, ("anything-but",))
+            raise LanguageError(message)
         [(name, texts)] = argument.items()
         for text in texts if isinstance(texts, list) and texts else [texts]:
             try:
                 yield _affix(name, text)
             except LanguageError as error:
-                raise error.within("anything-but") from None
+                raise error.within(name) from None
     else:
         if argument == []:
-            raise LanguageError("anything-but takes at least one value", None, ("anything-but",))
+            raise LanguageError("anything-but takes at least one value")
         for value in argument if isinstance(argument, list) else [argument]:
-            try:
-                yield Equals(_scalar(value, "anything-but takes texts, numbers, booleans or null"))
-            except LanguageError as error:
-                raise error.within("anything-but") from None
+            yield Equals(_scalar(value, "anything-but takes texts, numbers, booleans or null"))
 
 
 def _bounds(argument: Any) -> tuple[tuple[str, Decimal], ...]:
     form = 'numeric takes [">=", 1] or [">=", 1, "<", 5]'
     if not isinstance(argument, list) or len(argument) not in (2, 4):
-        raise LanguageError(f"{form}, not {_what(argument)}", None, ("numeric",))
+        raise LanguageError(f"{form}, not {_what(argument)}")
     bounds: list[tuple[str, Decimal]] = []
     for position in range(0, len(argument), 2):
         sign, number = argument[position : position + 2]
         if not isinstance(sign, str) or sign not in _BOUNDS:
             known = " ".join(_BOUNDS)
-            raise LanguageError(f"{form}; the signs are {known}, not {_what(sign)}", None, ("numeric", position))
-        exact = None if isinstance(number, bool | str) else _scalar(number, form, ("numeric", position + 1))
+            raise LanguageError(f"{form}; the signs are {known}, not {_what(sign)}", None, (position,))
+        exact = None if isinstance(number, bool | str) else _scalar(number, form, (position + 1,))
         if not isinstance(exact, Decimal):
-            raise LanguageError(
-                f"{form}, a number without quotes, not {_what(number)}", None, ("numeric", position + 1)
-            )
+            raise LanguageError(f"{form}, a number without quotes, not {_what(number)}", None, (position + 1,))
         bounds.append((str(sign), exact))
     if len(bounds) == 2:
         if {sign[0] for sign, _ in bounds} != {"<", ">"}:
-            raise LanguageError(f"{form}: write at most one lower bound and one upper bound", None, ("numeric",))
-        try:
-            _consistent(bounds)
-        except LanguageError as error:
-            raise error.within("numeric") from None
+            raise LanguageError(f"{form}: write at most one lower bound and one upper bound")
+        _consistent(bounds)
     return tuple(bounds)
 
 
@@ -504,6 +500,6 @@ def _in_order(documents: Iterable[_T]) -> list[_T]:
     return [by_text[text] for text in sorted(by_text)]
 
 
-def _unique(values: Iterable[_T], write: Callable[[_T], Any]) -> tuple[_T, ...]:
-    """Return values of which each has another document: dataclasses would take `true` for 1."""
-    return tuple({json.dumps(write(value), sort_keys=True): value for value in values}.values())
+def _unique(values: Iterable[_A]) -> tuple[_A, ...]:
+    """Return alternatives of which each has another document: dataclasses would take `true` for 1."""
+    return tuple({json.dumps(_alternative_document(value), sort_keys=True): value for value in values}.values())
