@@ -130,10 +130,11 @@ class Oracle:
 
     def read(self, items: Items) -> _State:
         """Items by key, without guards."""
-        return {self.tables[table].key_of(image): self._bare(image) for table, held in items.items() for image in held}
-
-    def _bare(self, image: Image) -> Image:
-        return {name: value for name, value in image.items() if not name.startswith(self._prefix)}
+        return {
+            self.tables[table].key_of(image): {n: value for n, value in image.items() if not n.startswith(self._prefix)}
+            for table, held in items.items()
+            for image in held
+        }
 
     def recognise(self, key: ItemKey, item: Image) -> Known | None:
         """The entity an item belongs to, None if to none."""
@@ -349,17 +350,11 @@ class _Run:
                 parents.setdefault(reference, self._remember(rule, key, item, partial(rule.result, item, variables)))
         for key, item, variables in sources.get(rule.into.name, ()):
             reference = rule.references(item, variables)
-            if (
-                reference is None and rule.keep and key in then
-            ):  # the items do not show whether a parent ever gave it values
-                held = self._actual.get(key, {})
-                then[key].update({name: held[name] for name in rule.attributes if name in held})
-                self._incomparable.update((key, name) for name in rule.attributes)
-            if reference is None or key not in then:
+            if key not in then:
                 continue
             if reference in parents:
                 then[key].update(parents[reference])
-            elif rule.keep:  # the values when the parent was deleted, which the items do not show
+            elif rule.keep:  # the values when the parent was deleted, if it ever had one: the items do not show that
                 held = self._actual.get(key, {})
                 then[key].update({name: held[name] for name in rule.attributes if name in held})
                 self._incomparable.update((key, name) for name in rule.attributes)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from projections.language.keys import Value
 from projections.testing.oracle.oracle_expressions import Expression, pattern
 from projections.testing.oracle.scalar import EXACT, Missing, Scope, Unfit, addable, mean, number, plain, size, storable
 
 Amount: TypeAlias = Decimal | str
+T = TypeVar("T")
 
 
 class Picked(NamedTuple):
@@ -22,6 +23,7 @@ class Picked(NamedTuple):
 
 MEMBER_BYTES = 300_000
 LIST_BYTES = 32_768
+"""The most bytes of a published list, map or set."""
 MOST_VALUES = 100
 _HALF_EVEN = Context(prec=80, rounding=ROUND_HALF_EVEN)
 
@@ -128,13 +130,10 @@ class Measure:
             return {"N": str(len(numbers))}
         if self._function == "values":
             kind = "SS" if any(isinstance(amount, str) for amount in numbers) else "NS"
-            return _longest({kind: []}, kind, [_text(amount) for amount in numbers]) if numbers else None
-        listed = {_text(amount): times for amount, times in numbers.items() if amount != "*"}
-        shown: dict[str, Any] = {}
-        for key, times in list(listed.items())[:MOST_VALUES]:
-            if size({"M": {**shown, key: {"N": str(times)}}}) > LIST_BYTES:
-                break
-            shown[key] = {"N": str(times)}
+            texts = [_text(amount) for amount in numbers]
+            return longest(texts[:MOST_VALUES], lambda elements: {kind: elements}) if numbers else None
+        listed = [(_text(amount), {"N": str(times)}) for amount, times in numbers.items() if amount != "*"]
+        shown = longest(listed[:MOST_VALUES], lambda pairs: {"M": dict(pairs)})["M"]
         rest = sum(numbers.values()) - sum(int(times["N"]) for times in shown.values())
         return {"M": {**shown, "*": {"N": str(rest)}} if rest else shown}
 
@@ -147,10 +146,7 @@ def _text(amount: Amount) -> str:
     return amount if isinstance(amount, str) else plain(amount)
 
 
-def _longest(shown: dict[str, Any], kind: str, elements: Sequence[str]) -> Value:
-    """The set of the first elements that take 32 KB at most."""
-    for element in elements[:MOST_VALUES]:
-        if size({kind: [*shown[kind], element]}) > LIST_BYTES:
-            break
-        shown[kind].append(element)
-    return shown
+def longest(elements: list[T], make: Callable[[list[T]], Value]) -> Value:
+    """What is made of the first elements, of as many as `LIST_BYTES` permit."""
+    values = (make(elements[:many]) for many in range(len(elements), -1, -1))
+    return next(value for value in values if size(value) <= LIST_BYTES)

@@ -11,7 +11,7 @@ from typing import Any, assert_never, get_args
 from projections.language.compiling import Kind
 from projections.language.keys import Image, ItemKey, Value
 from projections.testing.oracle.oracle_expressions import Expression, pattern
-from projections.testing.oracle.oracle_measures import MEMBER_BYTES, Measure, Picked, rank
+from projections.testing.oracle.oracle_measures import MEMBER_BYTES, Measure, Picked, longest, rank
 from projections.testing.oracle.oracle_templates import Entity, Template, numeric
 from projections.testing.oracle.scalar import (
     EXACT,
@@ -29,9 +29,6 @@ from projections.testing.oracle.scalar import (
 
 EVERYTHING = "*"
 """Represents every attribute that no other rule owns: a copy with `attributes: all` owns these."""
-
-LIST_BYTES = 32_768
-"""The most bytes of a published list, and of the attributes kept of one source for a list or a claimed copy."""
 
 _Document = Mapping[str, Any]
 
@@ -262,7 +259,8 @@ class TopRule(LatestRule):
         self.attributes = {self._as}
 
     def result(self, group: Sequence[Contribution]) -> dict[str, Value]:
-        return {self._as: {"L": _cut([{"M": content} for content in self._in_order(group)[: self._limit]])}}
+        elements = [{"M": content} for content in self._in_order(group)[: self._limit]]
+        return {self._as: longest(elements, lambda listed: {"L": listed})}
 
 
 def _values_of(sources: Mapping[str, Callable[[Scope], Value | None]], scope: Scope) -> dict[str, Value]:
@@ -306,11 +304,6 @@ class RankRule(GroupRule):
         return {}
 
 
-def _cut(elements: list[Value]) -> list[Value]:
-    """The longest beginning of a list that takes 32 KB at most."""
-    return next(elements[:many] for many in range(len(elements), -1, -1) if size({"L": elements[:many]}) <= LIST_BYTES)
-
-
 def _ancestors(value: Value, separator: str) -> Iterator[Value]:
     if "S" not in value:
         raise Unfit(f"no path: {value}")
@@ -352,16 +345,13 @@ class IndexRule(Rule):
             for fits, templates in self._cases:
                 if fits(scope.stored_value):
                     made = {name: self._make(name, template, scope) for name, template in templates.items()}
-                    written = self._complete_names(made)
+                    lacking = {name for name, value in made.items() if value is None}
+                    # only indexes that have every one of their attributes which the case sets
+                    written = {name for keys in self.source.table.indexes for name in keys if not keys & lacking}
                     return {n: self._value(n, part) for n, part in made.items() if part is not None and n in written}
         except Unfit:
             pass
         return {}
-
-    def _complete_names(self, made: Mapping[str, str | Value | None]) -> set[str]:
-        """The attributes of the indexes that have every one of their attributes which the case sets."""
-        lacking = {name for name, value in made.items() if value is None}
-        return {name for keys in self.source.table.indexes for name in keys if not keys & lacking}
 
     def _make(self, name: str, template: Template, scope: Scope) -> str | Value | None:
         try:
@@ -418,14 +408,9 @@ def _compute(case: _Document) -> Callable[[Scope], Value]:
 
 def _source(written: str) -> Callable[[Scope], Value | None]:
     """The source of an attribute: a path, a template or an expression. The latter two have no value for wrong input."""
-    compute: Callable[[Scope], Value]
-    if "{" in written:
-        template = Template.parse(written)
-        compute = lambda scope: {"S": template.render(scope)}  # noqa: E731
-    elif is_path(written):
+    if "{" not in written and is_path(written):
         return lambda scope: scope.get(written)
-    else:
-        compute = Expression.parse(written).value
+    compute = _compute({"value": written})
 
     def value(scope: Scope) -> Value | None:
         try:
@@ -509,13 +494,9 @@ class ListEmbedRule(EmbedRule):
                 continue
             content = {**({self._id: reference} if self._id else {}), **(values or {})}
             elements.append((text(reference), {"M": content}))
-        for many in range(len(elements), -1, -1):
-            value: Value = {"M": dict(elements[:many])}
-            if not self._map:
-                value = {"L": [element for _, element in elements[:many]]}
-            if size(value) <= LIST_BYTES:
-                break
-        return {self._as: value}
+        if self._map:
+            return {self._as: longest(elements, lambda listed: {"M": dict(listed)})}
+        return {self._as: longest(elements, lambda listed: {"L": [element for _, element in listed]})}
 
     def _all(self, held: Value) -> list[Value]:
         """The references in order, each once, and 100 at most."""

@@ -217,12 +217,10 @@ class Slot:
         """Raises Missing and Unfit."""
         return scope.need(self.path) if self.expression is None else self.expression.value(scope)
 
-    def text_or_fallback(self, value: Value | None) -> str:
+    def render(self, value: Value | None) -> str:
         """The text of a value, or of a missing one. Raises Unfit."""
-        return self.render(value) if value is not None else str(self.fallback)
-
-    def render(self, value: Value) -> str:
-        """Raises Unfit."""
+        if value is None:
+            return str(self.fallback)
         result: Piped = Decimal(value["N"]) if "N" in value else text(value)
         for step in self.pipes:
             result = step(result)
@@ -279,7 +277,7 @@ class Template:
         if wrong:
             raise wrong[0]
         iterator = iter(values)
-        return "".join(part if isinstance(part, str) else part.text_or_fallback(next(iterator)) for part in self.parts)
+        return "".join(part if isinstance(part, str) else part.render(next(iterator)) for part in self.parts)
 
 
 class KeyTemplate:

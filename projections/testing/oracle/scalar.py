@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Context, Decimal, Inexact
 from typing import Any
@@ -105,7 +105,7 @@ def normal(value: Value) -> Any:
     if kind == "M":
         return kind, {name: normal(inner) for name, inner in content.items()}
     if kind in ("SS", "NS", "BS"):
-        return kind, frozenset(_members(kind, content))
+        return kind, frozenset(map(Decimal, content) if kind == "NS" else content)
     return kind, content
 
 
@@ -133,10 +133,6 @@ def size(value: Value) -> int:
     if kind == "B":
         return len(b64decode(content))
     return len(str(content).encode()) if kind == "S" else 1
-
-
-def _members(kind: str, content: Iterable[str]) -> Iterable[Any]:
-    return map(Decimal, content) if kind == "NS" else content
 
 
 @dataclass(frozen=True, slots=True)
