@@ -66,9 +66,8 @@ class Setup:
     ) -> None:
         version = RuleVersion(document)
         self._alone = RuleVersions(version, version, version.program, Pools(version.program))
-        self._changed: dict[tuple[int, bool], RuleVersions] = {}
-        self._rolled_back: dict[tuple[int, bool], RuleVersions] = {}
-        self._onward: dict[tuple[int, bool, int], RuleVersions] = {}
+        self._changed: dict[tuple[object, ...], RuleVersions] = {}
+        """By the words of a change, and what follows it."""
         self._assembled: dict[tuple[Any, ...], tuple[_Versions, Program]] = {}
         self.schemas = schemas(version.program)
         self.without = without
@@ -82,23 +81,21 @@ class Setup:
         """The rules of one history."""
         if not plan.change:
             return self._alone
-        number = int(rng.random() * _CHANGES), plan.entities
-        if number not in self._changed:
-            words = f"change {number[0]}" + (" of entities" if number[1] else "")
-            self._changed[number] = edit_rules(self._alone, Random(words), entities=number[1])
-        versions = self._changed[number]
+        number = int(rng.random() * _CHANGES)
+        words = f"change {number}" + (" of entities" if plan.entities else "")
+        versions = self._once((words,), lambda: edit_rules(self._alone, Random(words), entities=plan.entities))
         if plan.then == "rolled back" and versions.change:
             rng.random()
-            if number not in self._rolled_back:
-                self._rolled_back[number] = roll_back(versions)
-            return self._rolled_back[number]
+            return self._once((words, plan.then), lambda: roll_back(versions))
         if plan.then == "changed again" and versions.change:
             second = int(rng.random() * _SECOND_CHANGES)
-            if (*number, second) not in self._onward:
-                rng = Random(f"change {number[0]} and {second}")
-                self._onward[*number, second] = edit_again(versions, rng)
-            return self._onward[*number, second]
+            return self._once((words, second), lambda: edit_again(versions, Random(f"change {number} and {second}")))
         return versions
+
+    def _once(self, place: tuple[object, ...], make: Callable[[], RuleVersions]) -> RuleVersions:
+        if place not in self._changed:
+            self._changed[place] = make()
+        return self._changed[place]
 
     def assemble(self, packaged: Program, versions: _Versions) -> Program:
         """Return the program of versions of rules, compiled once for all histories."""
@@ -290,12 +287,13 @@ class History:
             return False
         batch = mapping.next_batch(shards[int(self._random() * len(shards))] if len(shards) > 1 else shards[0])
         numbers = ", ".join(map(short_number, batch.records))
-        if batch.records and self._faults.discards_batch():
+        if batch.records and self._faults.happens(self._plan.discard):
             self._trace.note(f"the batch {numbers} is discarded")
             mapping.finish(batch, {"state": {}, "batchItemFailures": []})
             self._operators.discard(batch)
             return True
-        shardless = batch.window and self._faults.loses_shard()
+        rate = self._plan.shardless
+        shardless = batch.window and rate > 0 and self._faults.happens(rate)
         invocation, work = self._deployment.deliver(batch, partial(_finish, mapping, batch), shardless=shardless)
         self._scheduler.begin(invocation, work, f"receives from {name}: {numbers}")
         return True

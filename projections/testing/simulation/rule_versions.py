@@ -42,8 +42,6 @@ class RuleVersions:
     change: str = ""
     expires: bool = True
     between: RuleVersion | None = None
-    rolled_back: bool = False
-    """Whether the rules at the end are those at the beginning."""
 
     @cached_property
     def all(self) -> list[RuleVersion]:
@@ -144,7 +142,7 @@ def roll_back(versions: RuleVersions) -> RuleVersions:
     words = f"{versions.change}; and that is rolled back"
     removed = before.program.rules.keys() - between.program.rules.keys()  # with all that they kept
     expires = versions.expires and all(before.program.rules[name].expired != "keep" for name in removed)
-    return replace(versions, last=last, change=words, expires=expires, between=between, rolled_back=True)
+    return replace(versions, last=last, change=words, expires=expires, between=between)
 
 
 def _merge(*versions: RuleVersion) -> Program:

@@ -98,33 +98,21 @@ class Faults:
                 self._trace.note(f"{shard.id[:28]} is read again from record {short_number(record)}")
                 self.left -= 1
 
-    def discards_batch(self) -> bool:
-        """Return whether the mapping gives up a batch before it delivers it."""
-        if self.left and self._random() < self._plan.discard:
-            self.left -= 1
-            return True
-        return False
-
-    def loses_shard(self) -> bool:
-        """Return whether an event lacks the shard's ID."""
-        if self.left and self._plan.shardless and self._random() < self._plan.shardless:
-            self.left -= 1
-            return True
-        return False
+    def happens(self, rate: float) -> bool:
+        """Return whether a fault happens of which this is the probability."""
+        happens = self.left > 0 and self._random() < rate
+        self.left -= happens
+        return happens
 
     def choose(self, question: str, courses: int) -> int:
         """Decide what an event source mapping may do in several ways."""
         if question != "deliver a batch again that succeeded":
             return int(self._random() * courses)
-        if self.left and self._random() < self._plan.redeliver:
-            self.left -= 1
-            return 1
-        return 0
+        return int(self.happens(self._plan.redeliver))
 
     def of_quarantine(self) -> None:
         """Raises Transient if the quarantine cannot be reached."""
-        if self.left and self._random() < self._plan.quarantine_down:
-            self.left -= 1
+        if self.happens(self._plan.quarantine_down):
             raise Transient("the quarantine cannot be reached")
 
 
