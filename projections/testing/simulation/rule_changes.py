@@ -14,6 +14,7 @@ import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -86,12 +87,18 @@ class _Draft:
         keeps = self._rules[name].get("expired") == "keep"
         dice = self._rng.random()
         if self._rules[name]["hold"]:
-            return self._release(name, keeps, dice)
+            self._rules[name]["hold"] = False
+            if dice < 0.5:
+                return Change(self._document, self._other, f"{name} is held no longer", expires=True)
+            return Change(self._other, self._document, f"{name} is held", expires=True)
         if dice < 0.12 and len(names) > 1:
             del self._rules[name]
             return Change(self._other, self._document, f"{name} is added", not keeps)
         if dice < 0.24 and len(names) > 1:
-            return self._retire(name)
+            del self._rules[name]
+            fate = "keep" if self._rng.random() < 0.5 else "remove"
+            self._other["retired"] = {**self._other["retired"], name: fate}
+            return Change(self._document, self._other, f"{name} is retired: {fate}", expires=True)
         if dice < 0.30 and "copy" not in self._rules[name]:
             return self._rename(name, keeps)
         if dice < 0.42:
@@ -108,19 +115,6 @@ class _Draft:
         if self._rng.random() < 0.5:
             return Change(self._document, self._other, text, not keeps)
         return Change(self._other, self._document, f"{text}, reverted", not keeps)
-
-    def _release(self, name: str, keeps: bool, dice: float) -> Change:
-        """The rule is held no longer, or from now on."""
-        self._rules[name]["hold"] = False
-        if dice < 0.5:
-            return Change(self._document, self._other, f"{name} is held no longer", expires=True)
-        return Change(self._other, self._document, f"{name} is held", expires=True)
-
-    def _retire(self, name: str) -> Change:
-        del self._rules[name]
-        fate = "keep" if self._rng.random() < 0.5 else "remove"
-        self._other["retired"] = {**self._other["retired"], name: fate}
-        return Change(self._document, self._other, f"{name} is retired: {fate}", expires=True)
 
     def _rename(self, name: str, keeps: bool) -> Change:
         old = f"{name}Before"
@@ -149,7 +143,7 @@ class _Draft:
         if kind == "aggregate":
             yield from (self._measure_less, self._measure_more, self._measure_otherwise, self._shards)
         if grouped and "by" in action:
-            yield from (self._order, self._by)
+            yield from (partial(self._turn, "order", "asc", "desc"), self._by)
         if "limit" in action:
             yield self._limit
         if "attributes" in action:
@@ -163,11 +157,11 @@ class _Draft:
         if isinstance(action, list):
             yield from (self._fewer_cases, self._turn_cases, self._prefix)
         if "missing" in action:
-            yield from (self._missing, self._form)
+            yield from (partial(self._turn, "missing", "id", "omit"), self._form)
         if "on_delete" in action:
-            yield self._on_delete
+            yield partial(self._turn, "on_delete", "keep", "remove")
         if len(rule["from"]) > 1:
-            yield from (self._fewer_sources, self._source_alone, self._other_where)
+            yield from (partial(self._leave_source, -1), partial(self._leave_source, 0), self._other_where)
 
     # Attributes and variables
 
@@ -200,10 +194,17 @@ class _Draft:
         if "where" in first and self._rng.random() < 0.5:
             del first["where"]
             return "where is dropped"
-        names = [key_text(path) for path in self._attributes(rule) if len(steps(path)) == 1]
-        attribute = self._any([*names, FOREIGN])
-        first["where"] = {attribute: [{"exists": self._rng.random() < 0.7}]}
+        first["where"] = self._condition(next(iter(rule["from"])))
         return f"where is {first['where']}"
+
+    def _condition(self, entity: str) -> Document:
+        names = [key_text(path) for path in self._of_entity(entity) if len(steps(path)) == 1]
+        return {self._any([*names, FOREIGN]): [{"exists": self._rng.random() < 0.7}]}
+
+    def _turn(self, part: str, first: str, second: str, name: str, rule: Document, action: Document) -> str:
+        """Change a part that has one of two values."""
+        action[part] = second if action[part] == first else first
+        return f"{part} is {action[part]}"
 
     # Of aggregates
 
@@ -256,10 +257,6 @@ class _Draft:
         return f"sum is {action.get('sum')}"
 
     # Of lists
-
-    def _order(self, name: str, rule: Document, action: Document) -> str | None:
-        action["order"] = "asc" if action["order"] == "desc" else "desc"
-        return f"order is {action['order']}"
 
     def _by(self, name: str, rule: Document, action: Document) -> str | None:
         names = [path for path in self._attributes(rule) if path != action["by"]]
@@ -364,22 +361,15 @@ class _Draft:
 
     # Of several sources
 
-    def _fewer_sources(self, name: str, rule: Document, action: Document) -> str | None:
-        """Without the last source."""
-        gone, _ = rule["from"].popitem()
-        return f"{gone} is no longer a source"
-
-    def _source_alone(self, name: str, rule: Document, action: Document) -> str | None:
-        """Without the first source: the second one takes its place."""
-        gone = next(iter(rule["from"]))
+    def _leave_source(self, position: int, name: str, rule: Document, action: Document) -> str:
+        gone = [*rule["from"]][position]
         del rule["from"][gone]
         return f"{gone} is no longer a source"
 
     def _other_where(self, name: str, rule: Document, action: Document) -> str | None:
         """Another condition on the last source."""
         entity, other = [*rule["from"].items()][-1]
-        names = [key_text(path) for path in self._of_entity(entity) if len(steps(path)) == 1]
-        other["where"] = {self._any([*names, FOREIGN]): [{"exists": self._rng.random() < 0.7}]}
+        other["where"] = self._condition(entity)
         return f"where of {entity} is {other['where']}"
 
     # Of indexes and embeds
@@ -408,14 +398,6 @@ class _Draft:
         attribute = self._any(names)
         case[attribute] = "NEW#" + case[attribute]
         return f"{attribute} is {case[attribute]}"
-
-    def _on_delete(self, name: str, rule: Document, action: Document) -> str | None:
-        action["on_delete"] = "remove" if action["on_delete"] == "keep" else "keep"
-        return f"on_delete is {action['on_delete']}"
-
-    def _missing(self, name: str, rule: Document, action: Document) -> str | None:
-        action["missing"] = "id" if action["missing"] == "omit" else "omit"
-        return f"missing is {action['missing']}"
 
     def _form(self, name: str, rule: Document, action: Document) -> str | None:
         as_list = action["form"] == "map"
