@@ -42,7 +42,8 @@ _KEYS = 40
 """Keys of one entity to choose from at most."""
 _VALUES = 6
 _TIMES = ("2025-01-31T12:00:00Z", "2025-02-01T00:00:00Z", "2025-02-28")
-_WRONG: tuple[Value, ...] = ({"BOOL": True}, {"M": {"inner": {"S": "x"}}}, {"L": [{"BOOL": False}]}, {"S": "not so"})
+WRONG: tuple[Value, ...] = ({"BOOL": True}, {"M": {"inner": {"S": "x"}}}, {"L": [{"BOOL": False}]}, {"S": "not so"})
+"""Values that hardly any rule takes."""
 
 
 class Kind:
@@ -328,11 +329,6 @@ class Pools:
             {"L": []},
             {"NS": ["1", "2"]},
         ]
-
-    @staticmethod
-    def wrong(number: int) -> Value:
-        """A value of a type that hardly any rule takes."""
-        return _WRONG[number % len(_WRONG)]
 
 
 def _kinds(entity: Entity) -> dict[str, str]:

@@ -108,19 +108,23 @@ def occupy(writer: ItemWriter) -> bool:
     if not writer.target_keys:
         return False
     entity, key = writer.pick(writer.target_keys)
-    others = [writer.kinds[known.name] for known in writer.program.entities_at(key) if known.name in writer.kinds]
-    others = [kind for kind in others if kind.entity is not entity]
-    image: Image | None = {**entity.schema.wire(key), FOREIGN: writer.remark()}
-    if others and writer.rng.random() < 0.7:
-        kind = writer.pick(others)
-        variables: Mapping[str, str] = next((known for kind_key, known in kind.keys if kind_key == key), {})
-        image = writer.new(kind, key, {**dict.fromkeys(kind.variables, "x"), **variables})
-    elif image is not None:
-        image = writer.of_kind(entity, key, image, fits=False)
+    plain = {**entity.schema.wire(key), FOREIGN: writer.remark()}
+    image = _of_another_entity(writer, entity, key, 0.7) or writer.of_kind(entity, key, plain, fits=False)
     if image is None or writer.is_of(key, image, entity):
         return False
     writer.store.put(key.table, {**image, **writer.own_values(entity, key, 0.4)})
     return True
+
+
+def _of_another_entity(writer: ItemWriter, entity: Entity, key: ItemKey, rate: float) -> Image | None:
+    """Return an item of another entity whose items can have a key; None if there is none, or not this time."""
+    others = [writer.kinds[known.name] for known in writer.program.entities_at(key) if known.name in writer.kinds]
+    others = [kind for kind in others if kind.entity is not entity]
+    if not others or writer.rng.random() >= rate:
+        return None
+    kind = writer.pick(others)
+    variables: Mapping[str, str] = next((known for kind_key, known in kind.keys if kind_key == key), {})
+    return writer.new(kind, key, {**dict.fromkeys(kind.variables, "x"), **variables})
 
 
 def put_over(writer: ItemWriter) -> bool:
@@ -135,15 +139,9 @@ def put_over(writer: ItemWriter) -> bool:
         return False
     key, entity, names = writer.pick(candidates)
     image = writer.items[key]
-    others = [writer.kinds[known.name] for known in writer.program.entities_at(key) if known.name in writer.kinds]
-    others = [kind for kind in others if kind.entity is not entity]
-    put: Image | None
-    if others and writer.rng.random() < 0.5:
-        kind = writer.pick(others)
-        variables: Mapping[str, str] = next((known for kind_key, known in kind.keys if kind_key == key), {})
-        put = writer.new(kind, key, {**dict.fromkeys(kind.variables, "x"), **variables})
-    else:
-        put = writer.of_kind(entity, key, {**entity.schema.wire(key), FOREIGN: writer.remark()}, fits=False)
+    put = _of_another_entity(writer, entity, key, 0.5) or writer.of_kind(
+        entity, key, {**entity.schema.wire(key), FOREIGN: writer.remark()}, fits=False
+    )
     if put is None:
         return False
     read = {name for name, _ in writer.pools.matches.get(entity.name, ())}

@@ -17,7 +17,7 @@ from projections.language.program import Program
 from projections.language.rules import Rule
 from projections.language.syntax import joined, root, steps
 from projections.stores.memory import MemoryStore
-from projections.testing.pools import FOREIGN, Kind, Pools
+from projections.testing.pools import FOREIGN, WRONG, Kind, Pools
 
 _KEYS = 5
 """The most items of one entity in a history: few enough that they are written again and again."""
@@ -56,20 +56,18 @@ class ItemWriter:
         self._width = self.rng.choice((1, 1, 2, 3))
         self._nulls = Random(f"nulls {self.rng.getstate()[1][:9]}")  # so that the other draws are as without them
         self._null_rate = self._nulls.choice((0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.2))
-        self.kinds = {name: self._narrow(kind, self.pools, self.rng) for name, kind in self.pools.kinds.items()}
+        self.kinds = {name: self._narrow(kind) for name, kind in self.pools.kinds.items()}
         """What the application writes, by entity."""
         self.kind_list = list(self.kinds.values())
         self.created_keys = [
-            (kind.entity, key)
-            for kind in (self._narrow(kind, self.pools, self.rng) for kind in self.pools.created.values())
-            for key, _ in kind.keys
+            (kind.entity, key) for kind in map(self._narrow, self.pools.created.values()) for key, _ in kind.keys
         ]
-        """Keys of self.items that self.rules create, or may create."""
+        """Keys of items that rules create, or may create."""
         self.target_keys = [
             *self.created_keys,
             *((self.kinds[name].entity, key) for name in self.pools.targets for key, _ in self.kinds[name].keys),
         ]
-        """Keys that self.rules write to."""
+        """Keys that rules write to."""
         self._remarks = 0
 
     def targets(self) -> list[tuple[Kind, ItemKey, Mapping[str, str]]]:
@@ -178,7 +176,7 @@ class ItemWriter:
         if dice < 0.12:
             return None
         if dice < 0.14 and self._bad:
-            return self.pools.wrong(int(self.rng.random() * 8))
+            return WRONG[int(self.rng.random() * 8) % len(WRONG)]
         pool = kind.attributes[path]
         value: Value = self.pick(pool) if pool else {"S": "a"}
         return value
@@ -276,25 +274,25 @@ class ItemWriter:
             kept.update({name: {kind.index_key[name][0]: text} for name, text in texts.items()})
         return kept
 
-    def _narrow(self, kind: Kind, pools: Pools, rng: Random) -> Kind:
+    def _narrow(self, kind: Kind) -> Kind:
         """Return a part of the keys and values: some histories work on one target, others on many."""
         seen: dict[str, dict[str, None]] = {}
         keys = []
         for key, variables in kind.keys:
             near = True
             for name, text in variables.items():
-                if name in pools.meeting:
+                if name in self.pools.meeting:
                     known = seen.setdefault(name, {})
                     known.setdefault(text)
                     near = near and list(known).index(text) < self._width
             if near:
                 keys.append((key, variables))
-        rng.shuffle(keys)
+        self.rng.shuffle(keys)
         narrowed = Kind(kind.entity, keys[:_KEYS])
         narrowed.variables = kind.variables
         narrowed.index_key = kind.index_key
         for path, pool in kind.attributes.items():
-            narrowed.attributes[path] = pool[: self._width] if path in pools.meeting else pool
+            narrowed.attributes[path] = pool[: self._width] if path in self.pools.meeting else pool
         return narrowed
 
 
