@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -33,10 +33,7 @@ def ask_mistakes(asks: object, path: Location) -> Iterator[Mistake]:
         if not isinstance(question, dict) or not isinstance(question.get("query"), str) or "gives" not in question:
             yield Mistake(place, "expected `{query: NAME, with: {…}, gives: […]}`")
             continue
-        for name in question:
-            if name not in _NAMES:
-                hint = suggest(name, _NAMES) or f"; allowed are {', '.join(_NAMES)}"
-                yield Mistake((*place, name), f"unknown{hint}", at_key=True)
+        yield from _unknown(question, place, _NAMES)
         if not isinstance(question.get("with", {}), dict):
             yield Mistake((*place, "with"), "expected parameters, such as `{userId: u1}`")
         if not (isinstance(question["gives"], list) and all(isinstance(item, dict) for item in question["gives"])):
@@ -172,11 +169,9 @@ class Case:
             quarantined=self.content.get("quarantined", ()),
             partial=self.content.get("partial", False),
         )
-        ranks = [line for entry in self.content.get("ranks", ()) for line in rank_differences(scenario, entry)]
-        if ranks:
-            raise AssertionError("\n" + "\n".join(ranks))
-        if lines := [line for ask in self.content.get("asks", ()) for line in ask_differences(scenario, ask)]:
-            raise AssertionError("\n" + "\n".join(lines))
+        for name, differences in (("ranks", rank_differences), ("asks", ask_differences)):
+            if lines := [line for entry in self.content.get(name, ()) for line in differences(scenario, entry)]:
+                raise AssertionError("\n" + "\n".join(lines))
 
     def write(self, scenario: Scenario) -> None:
         """Do what the application does in the case: `given` and `when`."""
@@ -231,7 +226,7 @@ def _mistakes(data: object, extra_names: frozenset[str]) -> Iterator[Mistake]:
     if not isinstance(data, dict):
         yield Mistake((), "expected a mapping with `cases`, and optionally `rules`, `redeliver`, `simulate`")
         return
-    yield from _names(data, (), FILE)
+    yield from _unknown(data, (), sorted(FILE))
     kinds: dict[str, tuple[type | tuple[type, ...], str]] = {
         "rules": ((str, dict), "a file, or the rules themselves"),
         "redeliver": (bool, "true or false"),
@@ -254,7 +249,7 @@ def _of_case(case: object, path: Location, seen: dict[str, int], extra_names: fr
     if not isinstance(case, dict):
         yield Mistake(path, "expected a case: a mapping with `about`, `given`, `when`, `then`")
         return
-    yield from _names(case, path, CASE.keys() | extra_names)
+    yield from _unknown(case, path, sorted(CASE.keys() | extra_names))
     about = case.get("about")
     if not isinstance(about, str) or not about:
         yield Mistake((*path, "about"), "every case needs a sentence that describes it")
@@ -285,10 +280,10 @@ def _of_case(case: object, path: Location, seen: dict[str, int], extra_names: fr
             yield from step_mistakes(step, (*path, "when", number))
 
 
-def _names(data: Mapping[str, Any], path: Location, known: Collection[str]) -> Iterator[Mistake]:
+def _unknown(data: Mapping[str, Any], path: Location, known: Sequence[str]) -> Iterator[Mistake]:
     for name in data:
         if name not in known:
-            hint = suggest(name, sorted(known)) or f"; allowed are {', '.join(sorted(known))}"
+            hint = suggest(name, known) or f"; allowed are {', '.join(known)}"
             yield Mistake((*path, name), f"unknown{hint}", at_key=True)
 
 

@@ -234,16 +234,16 @@ class Checks:
 
     def _rejections(self, ended: Ended) -> Iterator[str]:
         """Yield rejections without a reason: all values can be stored, so the plan of a record alone must reject it."""
+        of_tasks: list[Rejected] = []
         for rejection in dict.fromkeys(ended.rejected):
             record = ended.records.get(rejection.sequence or "")
-            if rejection.sequence is None and rejection.rule is not None:  # of a task
-                if not any(_was_bad(program, rejection, ended) for program in ended.programs):
-                    yield f"rejected by a job without a reason: {rejection.rule}, {rejection.key}: {rejection.reason}"
+            if rejection.sequence is None and rejection.rule is not None:
+                of_tasks.append(rejection)
             elif record is None:
                 yield f"rejected, but there is no such record: {rejection}"
             elif not any(_is_due(program, rejection, record, ended) for program in ended.programs):
                 yield f"rejected without a reason: {rejection.rule}, {rejection.key}: {rejection.reason}"
-        for rejection in ended.refused:
+        for rejection in (*of_tasks, *ended.refused):
             if not any(_was_bad(program, rejection, ended) for program in ended.programs):
                 yield f"rejected by a job without a reason: {rejection.rule}, {rejection.key}: {rejection.reason}"
 

@@ -81,7 +81,9 @@ class Ownership:
         No rule removes them. Of others, a backfill may remove what a former rule wrote on items of another entity.
         """
         if table not in self._lasting:
-            self._lasting[table] = _lasting(self.programs, table)
+            rules = [rule for program in self.programs for rule in program.rules.values() if rule.into.table == table]
+            others = {name for rule in rules if rule.removes for name in rule.owned()}
+            self._lasting[table] = set_once(self.programs, table) - others
         return self._lasting[table]
 
     def together(self, key: ItemKey, name: str) -> frozenset[str]:
@@ -422,11 +424,6 @@ class Harm:
         for key in sorted(self._planted):
             yield f"{HARM}{encode_key(key)}: a mark that no rule wrote was left on it"
 
-    def _stays(self, name: str, last: Program) -> bool:
-        """Whether an attribute is the guard of a rule that is gone, or that has been held: then it wrote nothing."""
-        rule = name.removeprefix(self._prefix)
-        return name.startswith(self._prefix) and rule != "" and (rule not in last.rules or rule in self._ownership.held)
-
     def leftovers(self, items: Mapping[ItemKey, Image], touched: Collection[ItemKey], last: Program) -> Iterator[str]:
         """Yield values and guards that rules set on items which are not of their entity any more.
 
@@ -437,7 +434,10 @@ class Harm:
             if key in touched:
                 continue
             owned = self._owned(key, image)
-            if any(owner.everything for owner in owned) or any(self._stays(name, last) for name in image):
+            guarding = [name.removeprefix(self._prefix) for name in image if name.startswith(self._prefix)]
+            # rules that are gone, or that have been held: then they wrote nothing
+            former = any(rule and (rule not in last.rules or rule in self._ownership.held) for rule in guarding)
+            if former or any(owner.everything for owner in owned):
                 continue
             shadow = self._shadows.get(key) or _Shadow()
             guards = {guard for owner in owned for owners in owner.guards.values() for guard in owners}
@@ -480,10 +480,3 @@ def set_once(programs: Iterable[Program], table: str) -> frozenset[str]:
     """Return the attributes that rules set once on items of a table. They stay on items that have left their entity."""
     rules = (rule for program in programs for rule in program.rules.values() if rule.into.table == table)
     return frozenset(name for rule in rules if not rule.removes for name in rule.owned())
-
-
-def _lasting(programs: Sequence[Program], table: str) -> frozenset[str]:
-    rules = (rule for program in programs for rule in program.rules.values() if rule.into.table == table)
-    others = (rule for rule in rules if rule.removes)
-    once = set_once(programs, table)
-    return once.difference(*(rule.owned() for rule in others)) if once else once

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from projections.engine.embeds import SETTLE_SECONDS, Push
@@ -38,11 +37,6 @@ if TYPE_CHECKING:
     from projections.testing.simulation.rule_versions import RuleVersion
 
 
-def run_name(chance: Callable[[], float]) -> str:
-    """Return a random name for a run, decided by the seed of the history."""
-    return f"{int(chance() * 10**15):015d}"
-
-
 @dataclass(eq=False)
 class OperatorProcess:
     """A process of operators with the registry as it was when it started. It does pieces of one job."""
@@ -62,8 +56,7 @@ class OperatorProcess:
 
     def __post_init__(self, version: RuleVersion, invocation: Invocation, filled: bool, values: ValueCounters) -> None:
         self.packaged = version.program
-        self.deadline = Deadline(invocation.remaining, sleep=invocation.sleep, chance=self.chance)
-        self.sleep = invocation.sleep
+        self.resume(invocation)
         self.registry = Registry(version.program, self.store, filled=filled, now=self.clock)
         self.snapshot, self.program = self.registry.current()
         self.refresher = Refresher(
@@ -92,7 +85,7 @@ class OperatorProcess:
             run=self.run,
             page=self.page,
             quarantine=self.quarantine,
-            named=partial(run_name, self.chance),
+            named=lambda: f"{int(self.chance() * 10**15):015d}",  # decided by the seed of the history
             chance=self.chance,
         )
 
