@@ -674,6 +674,11 @@ def _plain(name: str) -> str:
     return name
 
 
+def rule_error(message: str) -> PydanticCustomError:
+    """Return the error that parts of a mapping do not go together."""
+    return PydanticCustomError("rule", message)
+
+
 AttributeName = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(_plain)]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
-from pydantic_core import PydanticCustomError
 
 from projections.language.forms import (
     AttributeName,
@@ -17,6 +16,7 @@ from projections.language.forms import (
     PathText,
     PatternForm,
     TextForm,
+    rule_error,
 )
 
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64), TextForm(r"^\S+$", "an id has no spaces")]
@@ -72,13 +72,11 @@ class Query(Model):
     def _get_or_find(self) -> Query:
         if (self.get is None) == (self.find is None):
             which = "both `get` and `find`" if self.get is not None else "neither `get` nor `find`"
-            raise PydanticCustomError(
-                "rule", f"has {which}: write `get: Entity` for one item, `find: Entity` for several"
-            )
+            raise rule_error(f"has {which}: write `get: Entity` for one item, `find: Entity` for several")
         if self.get is not None:
             for name in ("range", "order", "limit"):
                 if getattr(self, name) is not None:
-                    raise PydanticCustomError("rule", f"a `get` reads one item and has no `{name}`: write `find`")
+                    raise rule_error(f"a `get` reads one item and has no `{name}`: write `find`")
         return self
 
     @property
@@ -113,11 +111,11 @@ class WriteStep(Model):
         operations = [name for name in OPERATIONS if getattr(self, name) is not None]
         if len(operations) != 1:
             which = " and ".join(operations) or "no operation"
-            raise PydanticCustomError("rule", f"has {which}: write exactly one of put, update, delete, check")
+            raise rule_error(f"has {which}: write exactly one of put, update, delete, check")
         if self.set and operations != ["update"]:
-            raise PydanticCustomError("rule", f"a {operations[0]} has no `set`: only an update sets attributes")
+            raise rule_error(f"a {operations[0]} has no `set`: only an update sets attributes")
         if operations == ["check"] and self.if_ is None:
-            raise PydanticCustomError("rule", "a check needs a condition: add `if`")
+            raise rule_error("a check needs a condition: add `if`")
 
     @property
     def operation(self) -> str:
@@ -150,7 +148,7 @@ class WritePattern(WriteStep):
         if not self.items:
             super()._check_operation()
         elif self.set or any(getattr(self, name) is not None for name in (*OPERATIONS, "if_")):
-            raise PydanticCustomError("rule", "has `items` and an operation: move the operation into `items`")
+            raise rule_error("has `items` and an operation: move the operation into `items`")
 
     @property
     def steps(self) -> tuple[WriteStep, ...]:

@@ -29,7 +29,6 @@ from typing import (
 
 from pydantic import Field, StringConstraints, model_validator
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import PydanticCustomError
 
 from projections.language.arithmetic import Expression, Factor
 from projections.language.attribute_sources import AttributeSource
@@ -50,6 +49,7 @@ from projections.language.forms import (
     SourcesForm,
     TemplateText,
     TextForm,
+    rule_error,
 )
 from projections.language.patterns import EVERYTHING, Pattern
 from projections.language.questions import Query, WritePattern
@@ -564,10 +564,10 @@ class AnyProjection(Model):
     def _one_kind(self) -> Self:
         kinds = [action.kind for action in self.actions]
         if not kinds:
-            raise PydanticCustomError("rule", "does nothing: add one of " + ", ".join(get_args(Kind)))
+            raise rule_error("does nothing: add one of " + ", ".join(get_args(Kind)))
         if len(kinds) > 1:
-            raise PydanticCustomError(
-                "rule", f"does {' and '.join(kinds)}, and a rule can have only one of them: write {len(kinds)} rules"
+            raise rule_error(
+                f"does {' and '.join(kinds)}, and a rule can have only one of them: write {len(kinds)} rules"
             )
         return self
 
@@ -675,9 +675,9 @@ class AnyRules(Model):
     def _tables_or_table(self) -> Self:
         """Name a single `table` main, and give each entity without a table the only one."""
         if self.table is None and not self.tables:
-            raise PydanticCustomError("rule", "no table: add `table: {key: [PK, SK]}`")
+            raise rule_error("no table: add `table: {key: [PK, SK]}`")
         if self.table is not None and self.tables:
-            raise PydanticCustomError("rule", "has both `table` and `tables`: move the table into `tables`")
+            raise rule_error("has both `table` and `tables`: move the table into `tables`")
         tables = self.tables if self.table is None else {SINGLE: self.table}
         entities = self.entities
         if len(tables) == 1:

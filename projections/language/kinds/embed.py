@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from projections.language.attribute_sources import AttributeSource
 from projections.language.compiling import Kind
 from projections.language.embeds import children_of, parent_patterns
-from projections.language.forms import AttributeName, AttributesForm, MatchForm, Model
+from projections.language.forms import AttributeName, AttributesForm, MatchForm, Model, rule_error
 from projections.language.kinds import (
     Action,
     AnyProjection,
@@ -80,26 +79,21 @@ class Embed(Model, Action):
         if self.as_ is None:
             for name in ("references", "form", "id", "missing"):
                 if getattr(self, name) is not None:
-                    raise PydanticCustomError(
-                        "rule", f"`{name}` is for children with several parents: add `as`, or remove `{name}`"
-                    )
+                    raise rule_error(f"`{name}` is for children with several parents: add `as`, or remove `{name}`")
             return self._completed(on_delete=self.on_delete or "keep")
         if self.on_delete is not None:
-            raise PydanticCustomError(
-                "rule", "`on_delete` is for children with one parent: with `as`, write `missing: omit` or `missing: id`"
+            raise rule_error(
+                "`on_delete` is for children with one parent: with `as`, write `missing: omit` or `missing: id`"
             )
         if self.references is None and len(self.match) > 1:
-            raise PydanticCustomError(
-                "rule",
+            raise rule_error(
                 f"`match` has several names: write which of them holds the references, such as "
                 f"`references: {next(iter(self.match))}`",
             )
         if self.references is not None and self.references not in self.match:
-            raise PydanticCustomError("rule", f"`references` must be a name in `match`: {', '.join(self.match)}")
+            raise rule_error(f"`references` must be a name in `match`: {', '.join(self.match)}")
         if self.form == "map" and self.id is not None:
-            raise PydanticCustomError(
-                "rule", "`id` is for `form: list`: in a map, the reference is the key; remove `id`"
-            )
+            raise rule_error("`id` is for `form: list`: in a map, the reference is the key; remove `id`")
         self._completed(
             references=self.references or next(iter(self.match)),
             form=self.form or "list",
@@ -107,7 +101,7 @@ class Embed(Model, Action):
             missing=self.missing or "omit",
         )
         if self.id in self.attributes:
-            raise PydanticCustomError("rule", f"`attributes` and `id` have the same name {self.id}: write another `id`")
+            raise rule_error(f"`attributes` and `id` have the same name {self.id}: write another `id`")
         return self
 
     @staticmethod

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from projections.language.compiling import Kind
 from projections.language.contribution import DIGITS_AFTER
-from projections.language.forms import ExpressionText, Model
+from projections.language.forms import ExpressionText, Model, rule_error
 from projections.language.kinds import (
     AnyProjection,
     AnyRules,
@@ -58,8 +57,8 @@ class Rank(Model, LedgerAction):
     @model_validator(mode="after")
     def _decimals_are_digits(self) -> Rank:
         if self.decimals > self.digits:
-            raise PydanticCustomError(
-                "rule", f"`decimals` is {self.decimals} and `digits` is {self.digits}: `digits` includes the decimals"
+            raise rule_error(
+                f"`decimals` is {self.decimals} and `digits` is {self.digits}: `digits` includes the decimals"
             )
         return self
 
