@@ -121,12 +121,19 @@ def _validate(data: Any) -> Rules | ValidationError:
 
 def _meant(data: Any, path: Location) -> str | None:
     """Return the most similar name that is not also given."""
-    for step in path[:-1]:
-        data = data[step]
+    beside = _at(data, path[:-1])
     if _is_kind(path):
         kind = _KINDS[str(path[-1]).lower()]
-        return kind if kind not in data else None
-    return nearest(str(path[-1]), [name for name in known_names(path[:-1]) if name not in data])
+        return kind if kind not in beside else None
+    return nearest(str(path[-1]), [name for name in known_names(path[:-1]) if name not in beside])
+
+
+def _at(data: Any, path: Location) -> Any:
+    """Return the part at a place; None if there is none."""
+    for step in path:
+        inside = step in data if isinstance(data, dict) else isinstance(data, list) and isinstance(step, int)
+        data = data[step] if inside else None
+    return data
 
 
 def _is_kind(path: Location) -> bool:
@@ -318,28 +325,19 @@ def _message(kind: str, value: Any, context: Mapping[str, Any], otherwise: str) 
 
 def _unknown(path: Location, data: Any, missing: list[str]) -> str:
     """Return the message for a name that has no correction. `missing` are required names that its mapping lacks."""
-    for step in path[:-1]:
-        data = data[step]
     known = known_names(path[:-1])
     near = nearest(str(path[-1]), known)
-    if near in data:
+    if near in _at(data, path[:-1]):
         return f'unknown (did you mean "{near}"?)'
     needs = f" ({_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing)" if missing else ""
-    cut = data[path[-1]] is None and any(sign in str(path[-1]) for sign in "()")
+    cut = _at(data, path) is None and any(sign in str(path[-1]) for sign in "()")
     comma = ". Inside { }, a comma ends a value that has no quotes" if cut else ""
     return f"unknown: expected {', '.join(known)}{needs}{comma}"
 
 
 def _is_cut(data: Any, path: Location) -> bool:
     """Return whether a text is the part of a value before a comma in `{ }`: the next name closes its parenthesis."""
-    for step in path[:-1]:
-        data = (
-            data.get(step)
-            if isinstance(data, dict)
-            else data[step]
-            if isinstance(data, list) and isinstance(step, int)
-            else None
-        )
+    data = _at(data, path[:-1])
     if not isinstance(data, dict):
         return False
     names = list(data)
@@ -351,9 +349,8 @@ def _is_cut(data: Any, path: Location) -> bool:
 
 def _match(data: Any, rule: str | int) -> str:
     """Return an example of the `match` of an embed: the variables of its parent's key. Empty if the parent is unknown."""
-    entities, source = data.get("entities"), data["projections"][rule].get("from")
-    parent = entities.get(source) if isinstance(entities, dict) and isinstance(source, str) else None
-    key = parent.get("key") if isinstance(parent, dict) else None
+    source = data["projections"][rule].get("from")
+    key = _at(data, ("entities", source, "key")) if isinstance(source, str) else None
     texts = [text for text in key.values() if isinstance(text, str)] if isinstance(key, dict) else []
     names = dict.fromkeys(name for text in texts for name in re.findall(r"\{(\w+)\*?\}", text))
     pairs = ", ".join(f'{name}: "{{{name}}}"' for name in names)

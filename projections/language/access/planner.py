@@ -156,11 +156,8 @@ def _missing(rules: Rules, query: Query, entity: str, rule: Projection, copy: Co
     known = known_of(rules, query, entity)
     if rule.where is not None and not implies(known, rule.where):
         return f"{rule.into} holds only copies of items where {describe(rule.where)}"
-    for variable in key_variables(rules, rule.into):
-        template = rule.bind.get(variable) or Template.parse("{" + variable + "}")
-        if reason := _absent(template, known, rule):
-            return reason
-    for template in copy.templates.values():
+    made = [rule.bind.get(name) or Template.parse("{" + name + "}") for name in key_variables(rules, rule.into)]
+    for template in (*made, *copy.templates.values()):
         if reason := _absent(template, known, rule):
             return reason
     if query.attributes is None and not copy.copies_all:
@@ -323,9 +320,8 @@ def _several_entities(rules: Rules, query: Query) -> Plan:
     for entity in query.entities:
         best, failures = _best_plan(rules, replace(query, entities=(entity,), order=None))
         if best is None or best.copy is not None:
-            return together or _refusal(query, failures)._replace(
-                reason=f"{entity}: {_refusal(query, failures).reason}"
-            )
+            refusal = _refusal(query, failures)
+            return together or refusal._replace(reason=f"{entity}: {refusal.reason}")
         plans.append(best)
     if query.order is not None:
         return together or Plan(

@@ -37,20 +37,17 @@ def tables(facts: Facts) -> Iterator[Remark]:
     rules = facts.rules
     for name, table in rules.tables.items():
         place: Location = ("tables", name, "indexes")
-        local = [index for index, keys in table.indexes.items() if keys.local]
-        yield from _many(place, len(table.indexes) - len(local), len(local))
-
-
-def _many(place: Location, global_: int, local: int) -> Iterator[Remark]:
-    for number, most, kind in ((global_, _GLOBAL, "global"), (local, _LOCAL, "local")):
-        if number > most:
-            yield Remark(
-                MANY_INDEXES,
-                place,
-                f"the table has {number} {kind} indexes, and DynamoDB creates at most {most}",
-                "let several kinds of items share the key attributes of one index, or remove indexes that no query uses",
-                at_key=True,
-            )
+        for local, most in ((False, _GLOBAL), (True, _LOCAL)):
+            number, kind = sum(keys.local == local for keys in table.indexes.values()), "local" if local else "global"
+            if number > most:
+                yield Remark(
+                    MANY_INDEXES,
+                    place,
+                    f"the table has {number} {kind} indexes, and DynamoDB creates at most {most}",
+                    "let several kinds of items share the key attributes of one index, or remove indexes that no query "
+                    "uses",
+                    at_key=True,
+                )
 
 
 def expiry(facts: Facts) -> Iterator[Remark]:

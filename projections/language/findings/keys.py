@@ -21,7 +21,7 @@ from projections.language.findings.kinds import (
 from projections.language.findings.reads import Read, reads, tests
 from projections.language.findings.rule_facts import Facts, KeySet, Made, Slot
 from projections.language.patterns.tree import Affix, Alternative
-from projections.language.pipes import Pipe, codes_of, date_arguments
+from projections.language.pipes import codes_of, date_arguments
 from projections.language.syntax import steps
 from projections.language.values import number_text
 
@@ -292,16 +292,6 @@ def _round(characters: int) -> int:
 
 def _most_bytes(slot: Slot) -> int:
     """Return the greatest number of bytes of a value; 0 if it is unknown, so that nothing is reported."""
-    widths = [_width(pipe) for pipe in slot.pipes]
-    return min((width for width in widths if width is not None), default=0)
-
-
-def _width(pipe: Pipe) -> int | None:
-    match pipe.name:
-        case "truncate":
-            return 4 * int(pipe.arguments[0])
-        case "pad" | "invert":
-            return int(pipe.arguments[0])
-        case "bucket":
-            return len(pipe.arguments[0])
-    return None
+    widths = {"truncate": 4, "pad": 1, "invert": 1}
+    most = [widths[pipe.name] * int(pipe.arguments[0]) for pipe in slot.pipes if pipe.name in widths]
+    return min([*most, *(len(pipe.arguments[0]) for pipe in slot.pipes if pipe.name == "bucket")], default=0)

@@ -105,12 +105,11 @@ def _never_recognised(facts: Facts) -> Iterator[Remark]:
         written_here = _written_by_rules(facts, name)
         if not facts.made_by_rules(name) or entity.match is None or written_here is None:
             continue
+        known = {*entity.match.constants, *facts.variables(name)}
         for condition in entity.match.conditions:
-            if not isinstance(condition, Test) or condition.name in entity.match.constants:
+            if not isinstance(condition, Test) or condition.name in known or root(condition.name) in written_here:
                 continue
-            if Exists(False) in condition.alternatives or root(condition.name) in written_here:
-                continue
-            if condition.name in facts.variables(name):
+            if Exists(False) in condition.alternatives:
                 continue
             yield Remark(
                 NEVER_RECOGNISED,
