@@ -96,9 +96,9 @@ class _Reader:
             return self._function(token)
         if token[0] in "'\"":
             self.kinds.add("text" if in_choice else "any")
-            return _text(token[1:-1]) if in_choice else _path(token)
+            return (lambda scope: {"S": token[1:-1]}) if in_choice else _path(token)
         self.kinds.add("any")
-        return _constant(token) if _NUMBER.fullmatch(token) else _path(token)
+        return (lambda scope: {"N": plain(Decimal(token))}) if _NUMBER.fullmatch(token) else _path(token)
 
     def _function(self, name: str) -> _Compute:
         arguments: list[_Compute] = []
@@ -128,14 +128,6 @@ def _path(name: str) -> _Compute:
             raise _Clash(str(clash)) from None
 
     return value
-
-
-def _text(text: str) -> _Compute:
-    return lambda scope: {"S": text}
-
-
-def _constant(token: str) -> _Compute:
-    return lambda scope: {"N": plain(Decimal(token))}
 
 
 def _convert(name: str, path: _Compute) -> _Compute:

@@ -148,9 +148,7 @@ class SteppedStore:
         return self._store.schema(table)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
-        call = self._noting([key], lambda: self._store.get(key, attributes))
-        image: Image | None = carry_out("get", key, call)
-        return image
+        return carry_out("get", key, self._noting([key], lambda: self._store.get(key, attributes)))
 
     def _noting(self, keys: Sequence[ItemKey], call: Callable[[], T]) -> Callable[[], T]:
         """Return a call that notes the registry as it is then, if it reads or writes it."""
@@ -165,9 +163,7 @@ class SteppedStore:
         return noting if REGISTRY in keys else call
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
-        call = self._noting(keys, partial(self._store.get_many, keys))
-        images: dict[ItemKey, Image] = carry_out("get_many", keys, call)
-        return images
+        return carry_out("get_many", keys, self._noting(keys, partial(self._store.get_many, keys)))
 
     def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
         def call() -> Page:
@@ -176,16 +172,13 @@ class SteppedStore:
                 return store.query(table, values, **{**options, "limit": min(options["limit"], self._most())})
             return store.query(table, values, **options)
 
-        page: Page = carry_out("query", (table, values, options), call)
-        return page
+        return carry_out("query", (table, values, options), call)
 
     def scan(self, table: str, **options: Any) -> Page:
-        page: Page = carry_out("scan", (table, options), lambda: self._store.scan(table, **options))
-        return page
+        return carry_out("scan", (table, options), lambda: self._store.scan(table, **options))
 
     def write(self, write: Write) -> Image | None:
-        removed: Image | None = carry_out("write", write, self._noting([write.key], lambda: self._store.write(write)))
-        return removed
+        return carry_out("write", write, self._noting([write.key], lambda: self._store.write(write)))
 
     def write_each(self, writes: Sequence[Update]) -> list[StoreError | None]:
         """Carry out the updates of one request separately: each may fail, and other calls may come between."""
@@ -217,7 +210,7 @@ class SteppedStore:
         carry_out("transact", writes, self._noting(keys, lambda: self._store.transact(writes)))
 
 
-def carry_out(name: str, subject: Any, call: Callable[[], Any]) -> Any:
+def carry_out(name: str, subject: Any, call: Callable[[], T]) -> T:
     """Carry out one call, with a stop before and after it. Raises the faults that the scheduler sends."""
     thread = getcurrent()
     assert isinstance(thread, Thread)
@@ -227,18 +220,18 @@ def carry_out(name: str, subject: Any, call: Callable[[], Any]) -> Any:
         raise Transient("the store was throttled")
     if fault == CONFLICT:
         raise TransactionCancelled([Reason(CONFLICT), *[None] * (len(subject) - 1)])
-    result, failed = None, None
+    outcome: T | StoreError
     try:
-        result = call()
+        outcome = call()
     except StoreError as error:
-        failed = error
-    thread.at = ("hears", name, subject, failed if failed is not None else result)
+        outcome = error
+    thread.at = ("hears", name, subject, outcome)
     thread.scheduler.switch()
     if fault == LOST:
         raise Transient("the answer of the store was lost")
-    if failed is not None:
+    if isinstance(outcome, StoreError):
         # The traceback of an error that is caught far away would keep this frame and all its objects alive.
-        if isinstance(failed, ConditionFailed | TransactionCancelled):
-            failed.__traceback__ = None
-        raise failed
-    return result
+        if isinstance(outcome, ConditionFailed | TransactionCancelled):
+            outcome.__traceback__ = None
+        raise outcome
+    return outcome
