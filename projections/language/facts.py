@@ -12,7 +12,7 @@ from projections.language.kinds import EVERY as EVERY
 from projections.language.kinds import AnyProjection, AnyRules, once, value_words
 from projections.language.patterns import Pattern, describe
 from projections.language.spelling import template_text
-from projections.language.syntax import Location, Mistake, root, steps
+from projections.language.syntax import Location, Mistake, join_names, root, steps
 from projections.language.templates import Template
 
 # --- who creates and writes what ---
@@ -187,16 +187,13 @@ def ownership_mistakes(rules: AnyRules) -> Iterator[Mistake]:
             yield Mistake((*place, "copy", "into"), message, others=(("projections", other),))
             shared.pop(("projections", other), None)
         for owner, attributes in shared.items():
-            yield _two_writers(rule, (*place, *rule.action.written[attributes[0]]), owner, attributes)
-
-
-def _two_writers(rule: AnyProjection, place: Location, owner: Location, attributes: list[str]) -> Mistake:
-    section, name = owner
-    writer = f"rule {name}" if section == "projections" else f"the application (`index_key` of {name})"
-    names = [f"{rule.into}.{attribute}" for attribute in attributes]
-    listed = f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are"
-    message = f"{listed} already written by {writer}: an attribute can have only one writer"
-    return Mistake(place, message, at_key=True, others=(owner,))
+            section, owning = owner
+            writer = f"rule {owning}" if section == "projections" else f"the application (`index_key` of {owning})"
+            names = [f"{rule.into}.{attribute}" for attribute in attributes]
+            listed = f"{join_names(names)} {'is' if len(names) == 1 else 'are'}"
+            message = f"{listed} already written by {writer}: an attribute can have only one writer"
+            inner = rule.action.written[attributes[0]]
+            yield Mistake((*place, *inner), message, at_key=True, others=(owner,))
 
 
 # --- cycles ---
@@ -204,7 +201,10 @@ def _two_writers(rule: AnyProjection, place: Location, owner: Location, attribut
 
 def cycle_mistakes(rules: AnyRules) -> Iterator[Mistake]:
     """Yield attributes that depend on themselves and would change forever: one mistake for each group of rules."""
-    edges = _edges(rules)
+    edges: dict[Node, dict[Node, str]] = {}  # to what is computed from a node, by which rule
+    for name, pairs in _all_flows(rules).items():
+        for read, write in pairs:
+            edges.setdefault(read, {}).setdefault(write, name)
     reported: set[str] = set()
     for start in edges:
         steps = _way_back(edges, start)
@@ -236,15 +236,6 @@ def _way_back(edges: dict[Node, dict[Node, str]], start: Node) -> list[tuple[Nod
 def _shown(node: Node) -> str:
     entity, attribute = node
     return f"{entity}{attribute if attribute.startswith('(') else '.' + attribute}"
-
-
-def _edges(rules: AnyRules) -> dict[Node, dict[Node, str]]:
-    """Return for each (entity, attribute) those that are computed from it, each with its rule."""
-    edges: dict[Node, dict[Node, str]] = {}
-    for name, pairs in _all_flows(rules).items():
-        for read, write in pairs:
-            edges.setdefault(read, {}).setdefault(write, name)
-    return edges
 
 
 def chains(rules: AnyRules) -> dict[str, tuple[str, ...]]:

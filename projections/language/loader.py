@@ -18,7 +18,7 @@ from projections.language.including import join, source_at
 from projections.language.including import text_of as text_of
 from projections.language.models import ACTIONS, Rules
 from projections.language.source import Source
-from projections.language.syntax import Location, Mistake, dotted, nearest, no_entity, suggest
+from projections.language.syntax import Location, Mistake, dotted, join_names, nearest, no_entity, suggest
 
 
 def load(path: str | Path) -> Rules:
@@ -358,8 +358,7 @@ def _match(data: Any, rule: str | int) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    *first, last = (f"`{name}`" for name in names)
-    return f"{', '.join(first)} and {last}" if first else last
+    return join_names([f"`{name}`" for name in names])
 
 
 def known_names(path: Location) -> list[str]:

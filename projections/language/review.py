@@ -31,11 +31,6 @@ class Review(NamedTuple):
     rules: Rules | None
     findings: tuple[Finding, ...]
 
-    def worst(self) -> str | None:
-        """The highest severity, None without findings."""
-        severities = {finding.severity for finding in self.findings}
-        return next((severity for severity in SEVERITIES if severity in severities), None)
-
 
 def review(path: str | Path, file: str | None = None) -> Review:
     """Return the findings of a rule file, which they call `file`. Mistakes are findings, too: none is raised."""

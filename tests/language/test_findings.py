@@ -205,7 +205,7 @@ def test_mistakes_are_findings_of_severity_error() -> None:
     assert [str(one) for one in result.findings] == [
         f'f:{FIRST}:13: projections.r.from: error [mistake]: unknown entity "Posts" (did you mean "Post"?)'
     ]
-    assert (result.findings[0].rule, result.worst()) == ("r", "error")
+    assert (result.findings[0].rule, result.findings[0].severity) == ("r", "error")
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "[1]"])
