@@ -25,7 +25,6 @@ from projections.language.patterns import Pattern
 from projections.language.rules import (
     AggregateRule,
     ClaimedCopyRule,
-    Condition,
     CopyRule,
     Each,
     FlagRule,
@@ -287,14 +286,10 @@ def _measures(document: Mapping[str, Any]) -> tuple[Measure, ...]:
     return tuple(measures)
 
 
-def _condition(pattern: Mapping[str, Any] | None) -> Condition | None:
-    return Pattern.parse(pattern).compile() if pattern else None
-
-
 def _source(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a rule that depend on its source."""
     return {
-        "where": _condition(parts.get("where")),
+        "where": Pattern.parse(where).compile() if (where := parts.get("where")) else None,
         "bind": _templates(parts.get("bind", {})),
         "each": Each.of(parts["each"]) if "each" in parts else None,
     }

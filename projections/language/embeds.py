@@ -48,9 +48,7 @@ def children_of(document: Mapping[str, Any], name: str) -> Children:
     child = document["entities"][rule["into"]]
     table = document["tables"][child["table"]]
     separator = table["separator"]
-    parent = document["entities"][source]
-    parent_separator = document["tables"][parent["table"]]["separator"]
-    own = {variable for text in parent["key"].values() for variable in KeyPattern.parse(text, parent_separator).names}
+    own = {name for text in document["entities"][source]["key"].values() for name in Template.parse(text).names}
     # Only variables of the parent's key: an attribute may change, and the query would no longer find the children.
     known = {name for name, text in match_of(rule).items() if set(Template.parse(text).names) <= own}
 
@@ -105,7 +103,7 @@ def parent_patterns(document: Mapping[str, Any], name: str) -> dict[str, str | K
     source, rule = _parts(document, name)
     parent = document["entities"][source]
     separator = document["tables"][parent["table"]]["separator"]
-    variables = {variable for text in parent["key"].values() for variable in KeyPattern.parse(text, separator).names}
+    variables = {variable for text in parent["key"].values() for variable in Template.parse(text).names}
     patterns: dict[str, str | KeyPattern] = {}
     readable: set[str] = set()
     for child_name, text in match_of(rule).items():

@@ -154,7 +154,10 @@ def read(text: str, *, long_form: Callable[[Node], Node] = lambda node: node) ->
     except MarkedYAMLError as error:
         raise _unreadable(text, error) from None
     except YAMLError as error:
-        raise UnreadableError(f"not YAML: {' '.join(str(error).split())}", *_reader_position(text, error)) from None
+        position = getattr(error, "position", 0)
+        before = text[: position if isinstance(position, int) else 0]
+        place = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise UnreadableError(f"not YAML: {' '.join(str(error).split())}", *place) from None
     except (ValueError, IndexError, KeyError, AttributeError, TypeError, AssertionError) as error:
         # PyYAML raises other errors, without a place, for bad directives and escapes beyond Unicode
         raise UnreadableError(f"not YAML: {error}") from None
@@ -245,12 +248,6 @@ def _unreadable(text: str, error: MarkedYAMLError) -> UnreadableError:
     elif re.search(r"[^\"'{$ ]\{\w", written):
         message += ' (templates need quotes: "USER#{userId}")'
     return UnreadableError(message, line, column)
-
-
-def _reader_position(text: str, error: YAMLError) -> tuple[int, int]:
-    position = getattr(error, "position", 0)
-    before = text[: position if isinstance(position, int) else 0]
-    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
 class _Reading:

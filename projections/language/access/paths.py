@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from projections.language.access.plan import Buckets, Periods, Request, SortRange, Text
-from projections.language.forms import Computed, Constant
+from projections.language.forms import Constant
 from projections.language.models import Compute, Copy, Index, Projection, Rules, once
 from projections.language.patterns import EVERYTHING, Pattern
 from projections.language.syntax import root
@@ -42,7 +42,9 @@ def always_present(rules: Rules, entity: str) -> frozenset[str]:
     for rule in rules.projections.values():
         action = rule.action
         if isinstance(action, Compute) and rule.source == entity and rule.publishes and rule.where is None:
-            names.update(name for name, cases in action.set.items() if _always(cases))
+            # one of the cases of an attribute, whichever applies, is a constant
+            constant = (name for name, cases in action.set.items() if all(isinstance(c.value, Constant) for c in cases))
+            names.update(name for name in constant if action.set[name][-1].where is None)
         if not isinstance(action, Copy) or rule.into != entity or not rule.publishes:
             continue
         source = always_present(rules, rule.source) if rule.source != entity else frozenset()
@@ -53,11 +55,6 @@ def always_present(rules: Rules, entity: str) -> frozenset[str]:
             if isinstance(value, Constant) or source.issuperset(value.names):
                 names.add(target)
     return frozenset(names)
-
-
-def _always(cases: tuple[Computed, ...]) -> bool:
-    """Return whether a computed attribute has a value on every item: one of its cases, whichever applies, is a constant."""
-    return cases[-1].where is None and all(isinstance(case.value, Constant) for case in cases)
 
 
 def not_copied(rules: Rules, copy: Projection) -> frozenset[str]:

@@ -269,7 +269,7 @@ def comparison(document: Mapping[Any, Any]) -> Equals | Compares:
         try:
             bounds.append((sign, _operand(sign, argument)))
         except LanguageError as error:
-            raise LanguageError(error.message, error.offset, (sign,)) from None
+            raise error.within(sign) from None
     _consistent([(sign, operand) for sign, operand in bounds if not isinstance(operand, Named)])
     return _comparisons(bounds)
 
