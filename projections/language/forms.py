@@ -707,6 +707,11 @@ class TextForm:
         return text
 
 
+def closed(properties: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the JSON Schema of a mapping that has no other names than these."""
+    return {"type": "object", "properties": properties, **more, "additionalProperties": False}
+
+
 _NAME = {"type": "string", "minLength": 1, "maxLength": 255}
 _PATH = {"type": "string", "minLength": 1}
 _NAMES_TEMPLATE = {
@@ -802,15 +807,13 @@ IndexForm = Annotated[
             "anyOf": [
                 {**_LIST, "maxItems": 2},
                 {**_TYPED, "maxProperties": 2},
-                {
-                    "type": "object",
-                    "properties": {"partition": _SEVERAL, "sort": _SEVERAL, "projection": _PROJECTED, "local": _LOCAL},
-                    "anyOf": [
+                closed(
+                    {"partition": _SEVERAL, "sort": _SEVERAL, "projection": _PROJECTED, "local": _LOCAL},
+                    anyOf=[
                         {"required": ["partition"], "properties": {"local": {"const": False}}},
                         {"required": ["sort", "local"], "properties": {"partition": False, "local": {"const": True}}},
                     ],
-                    "additionalProperties": False,
-                },
+                ),
             ]
         },
         read_index,
@@ -848,15 +851,13 @@ _EACH = {
     "additionalProperties": {
         "anyOf": [
             _PATH,
-            {
-                "type": "object",
-                "properties": {
+            closed(
+                {
                     "ancestors": {**_PATH, "description": "The path of a text such as /a/b/c."},
-                    "separator": {"type": "string", "minLength": 1, "default": "/"},
+                    "separator": {**_PATH, "default": "/"},
                 },
-                "required": ["ancestors"],
-                "additionalProperties": False,
-            },
+                required=["ancestors"],
+            ),
         ]
     },
 }
@@ -897,13 +898,11 @@ CaseForm = Annotated[
 ]
 _COMPUTED_CASE = {
     "anyOf": [
-        {"type": "string", "minLength": 1},
-        {
-            "type": "object",
-            "properties": {"value": {"type": "string", "minLength": 1}, "constant": {}, "where": _PATTERN},
-            "oneOf": [{"required": ["value"]}, {"required": ["constant"]}],
-            "additionalProperties": False,
-        },
+        _PATH,
+        closed(
+            {"value": _PATH, "constant": {}, "where": _PATTERN},
+            oneOf=[{"required": ["value"]}, {"required": ["constant"]}],
+        ),
     ]
 }
 ComputedForm = Annotated[
@@ -931,17 +930,7 @@ ConditionForm = Annotated[
     str | dict[str, str],
     Form(
         check_condition,
-        {
-            "anyOf": [
-                {"enum": ["absent", "present"]},
-                {
-                    "type": "object",
-                    "properties": {"unchanged": _NAME},
-                    "required": ["unchanged"],
-                    "additionalProperties": False,
-                },
-            ]
-        },
+        {"anyOf": [{"enum": ["absent", "present"]}, closed({"unchanged": _NAME}, required=["unchanged"])]},
     ),
 ]
 OrderForm = Annotated[str, Form(check_order, {"type": "string", "pattern": r"^(asc|desc|\S.*( (asc|desc))?)$"})]

@@ -7,36 +7,26 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from projections.language.forms import closed
 from projections.language.measures import FUNCTIONS, MOST_DIGITS, PICKED, ROUNDED, SHORT_FORMS, TYPED
 from projections.language.models import ACTIONS, Rules
 
 _SCALAR = {"type": ["string", "number", "boolean", "null"]}
 _COMPARISON = {"enum": ["=", "<", "<=", ">", ">="]}
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+_AFFIXES = [{"type": "string"}, {"$ref": "#/$defs/IgnoreCase"}]
 
 _OPERATORS: dict[str, JsonSchemaValue] = {
     "exists": {"type": "boolean", "description": "Whether the attribute exists."},
-    "prefix": {
-        "description": "The text begins with this.",
-        "anyOf": [{"type": "string"}, {"$ref": "#/$defs/IgnoreCase"}],
-    },
-    "suffix": {
-        "description": "The text ends with this.",
-        "anyOf": [{"type": "string"}, {"$ref": "#/$defs/IgnoreCase"}],
-    },
+    "prefix": {"description": "The text begins with this.", "anyOf": _AFFIXES},
+    "suffix": {"description": "The text ends with this.", "anyOf": _AFFIXES},
     "equals-ignore-case": {"type": "string", "description": "The same text in any case."},
     "anything-but": {
         "description": "Any value except these, or text without these prefixes or suffixes.",
         "anyOf": [
             _SCALAR,
             {"type": "array", "items": _SCALAR, "minItems": 1},
-            {
-                "type": "object",
-                "properties": dict.fromkeys(("prefix", "suffix", "equals-ignore-case"), _TEXTS),
-                "minProperties": 1,
-                "maxProperties": 1,
-                "additionalProperties": False,
-            },
+            closed(dict.fromkeys(("prefix", "suffix", "equals-ignore-case"), _TEXTS), minProperties=1, maxProperties=1),
         ],
     },
     "numeric": {
@@ -68,13 +58,7 @@ _COMPARISONS: JsonSchemaValue = {
     "additionalProperties": False,
 }
 
-_OPERATOR = {
-    "type": "object",
-    "properties": _OPERATORS,
-    "minProperties": 1,
-    "maxProperties": 1,
-    "additionalProperties": False,
-}
+_OPERATOR = closed(_OPERATORS, minProperties=1, maxProperties=1)
 
 _ALTERNATIVES = {
     "description": "A value, or a list of alternatives: values and operators.",
@@ -118,12 +102,7 @@ def _long_form(function: str) -> JsonSchemaValue:
         "description": "Only source items that match this pattern contribute to this measure.",
     }
     if function == "count":
-        inside = {
-            "type": "object",
-            "properties": {"where": where},
-            "required": ["where"],
-            "additionalProperties": False,
-        }
+        inside = closed({"where": where}, required=["where"])
         count = {"description": "The number of source items.", "anyOf": [inside, {"const": True}]}
         properties: JsonSchemaValue = {"count": count, "where": where}
     else:
@@ -135,13 +114,9 @@ def _long_form(function: str) -> JsonSchemaValue:
     if function in ROUNDED:
         properties["round"] = _DIGITS
     if function in PICKED:
-        properties["by"] = {
-            "type": "string",
-            "minLength": 1,
-            "description": "The path of the value that orders the items.",
-        }
+        properties["by"] = {**_EXPRESSION, "description": "The path of the value that orders the items."}
         required.append("by")
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return closed(properties, required=required)
 
 
 _WORDS = {
@@ -179,12 +154,7 @@ _MEASURE = {
     ],
 }
 
-_IGNORE_CASE = {
-    "type": "object",
-    "properties": {"equals-ignore-case": {"type": "string"}},
-    "required": ["equals-ignore-case"],
-    "additionalProperties": False,
-}
+_IGNORE_CASE = closed({"equals-ignore-case": {"type": "string"}}, required=["equals-ignore-case"])
 
 
 class _ForFiles(GenerateJsonSchema):
