@@ -131,10 +131,7 @@ class _Join:
                 continue
             self._include(source, place, *named)
         self.open.pop()
-        self.mistakes += [
-            Mistake(mistake.path, mistake.message, mistake.offset, mistake.at_key, source.file)
-            for mistake in source.mistakes
-        ]
+        self.mistakes += [mistake._replace(file=source.file) for mistake in source.mistakes]
         for name, value in source.data.items():
             if name != INCLUDE:
                 self._part(source, name, value)

@@ -83,13 +83,10 @@ def _mistaken(error: RulesError) -> Iterator[Finding]:
 
 def _finding(remark: Remark, source: Source) -> Finding:
     located = source.locate(Mistake(remark.path, "", remark.offset, remark.at_key))
-    file, line, column = source.place(located)
     return Finding(
         remark.severity,
         remark.kind.code,
-        file,
-        line,
-        column,
+        *source.place(located),
         dotted(located.path),
         remark.rule,
         remark.reason,
