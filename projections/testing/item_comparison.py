@@ -92,11 +92,14 @@ class Comparison:
             yield title + (
                 "" if difference.listed else "  is not listed in `then`, so it should be as the application wrote it"
             )
-            rows = [
-                (name, difference.expected.get(name), difference.actual.get(name), self._rule(difference.entity, name))
-                for name in difference.compared
-            ]
-            yield from _diff_lines(rows)
+            for name in difference.compared:
+                rule = self._rule(difference.entity, name)
+                # of lists and maps, only the parts that differ
+                for path, wanted, got in _parts(name, difference.expected.get(name), difference.actual.get(name)):
+                    words = zip("-+", (wanted, got), different_words(wanted, got), strict=True)
+                    lines = [f"  {sign} {path}: {text}" for sign, part, text in words if part is not None]
+                    yield from lines[:-1]
+                    yield lines[-1] + (f"    {rule}" if rule else "")
 
     def _seen(self, image: Image | None) -> dict[str, Value] | None:
         if image is None:
@@ -117,19 +120,6 @@ class Comparison:
         known = self._origins.get(entity, {})
         origin = known.get(attribute, known.get(EVERY))
         return f"rule {origin.rule}: {origin.how}" if origin else ""
-
-
-def _diff_lines(rows: list[tuple[str, Value | None, Value | None, str]]) -> Iterator[str]:
-    """Yield the differences of attributes, each with its name, the expected value, the one found, and the rule.
-
-    Of lists and maps, only the parts that differ.
-    """
-    for name, expected, actual, rule in rows:
-        for path, wanted, got in _parts(name, expected, actual):
-            words = zip("-+", (wanted, got), different_words(wanted, got), strict=True)
-            lines = [f"  {sign} {path}: {text}" for sign, part, text in words if part is not None]
-            yield from lines[:-1]
-            yield lines[-1] + (f"    {rule}" if rule else "")
 
 
 def _parts(path: str, expected: Value | None, actual: Value | None) -> Iterator[tuple[str, Value | None, Value | None]]:

@@ -184,8 +184,7 @@ class Pools:
             numbers: list[Value] = [{"N": "1"}, {"N": "2.5"}, {"N": "-3"}, {"N": "40"}]
             self._add(factor.path, [] if factor.as_text else numbers)
             self._add(factor.path, texts if factor.from_text else [])
-            if measure.function == "counts":
-                self._add(factor.path, [{"S": "*"}] if factor.as_text else [])
+            self._add(factor.path, [{"S": "*"}] if factor.as_text and measure.function == "counts" else [])
             if ordered and not factor.from_text:
                 self._add(factor.path, [{"S": "a"}, {"S": "b"}, {"N": "5"}])
 

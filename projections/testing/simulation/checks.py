@@ -22,7 +22,7 @@ from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.ranks import RankRule, range_of
-from projections.language.rules import ItemRule, Rule
+from projections.language.rules import ItemRule
 from projections.language.values import plain, same
 from projections.stores.memory import MemoryStore
 from projections.testing.oracle import Expected, Oracle
@@ -63,7 +63,6 @@ class Checks:
         self._program = program
         self._oracle = Oracle(document)
         self._group_guards = {program.guard(rule.name) for rules in program.ledger_rules.values() for rule in rules}
-        self._by_guard: dict[str, Rule] = {program.guard(rule.name): rule for rule in program.rules.values()}
 
     def problems(self, ended: Ended, program: Program, snapshot: RegistrySnapshot) -> list[str]:
         """Return a description of everything that is wrong. `program` has all versions that functions work with."""

@@ -258,7 +258,7 @@ class History:
             self._scheduler.calling = None
             done = self._application.write()
             if done in ("read", "nothing"):
-                self._trace.add("application", done)
+                self._trace.note(done, "application")
             if not self._left or self._random() >= self._plan.burst:
                 return
 

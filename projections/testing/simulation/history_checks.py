@@ -233,30 +233,20 @@ def traces(
         if rule.name not in after.rules and after.retired.get(rule.name) == "keep"
     ]
     for number, program in enumerate(before):
-        yield from _of_program(program, after, items, touched, "remove" if number else "keep", kept)
-
-
-def _of_program(
-    before: Program,
-    after: Program,
-    items: Mapping[ItemKey, Image],
-    touched: Collection[ItemKey],
-    silence: str,
-    kept: Sequence[tuple[str, Collection[str]]],
-) -> Iterator[str]:
-    for rule in before.rules.values():
-        now = after.rules.get(rule.name)
-        if not rule.removes or rule.held or (now is None and after.retired.get(rule.name, silence) != "remove"):
-            continue
-        entity, guard = rule.into.name, before.guard(rule.name)
-        moved = now is None or now.into.name != entity
-        gone = set(rule.owned()) - after.derived_attributes(entity)
-        for key, image in items.items():
-            item = after.recognise(key, image)
-            if item is None or item.entity.name != entity or key in touched:
+        silence = "remove" if number else "keep"
+        for rule in program.rules.values():
+            now = after.rules.get(rule.name)
+            if not rule.removes or rule.held or (now is None and after.retired.get(rule.name, silence) != "remove"):
                 continue
-            keep = {*item.entity.schema.key_attributes, *item.entity.constants, *before.entities[entity].constants}
-            keep.update(*(names for other, names in kept if other in image))
-            names = [name for name in image if (name in gone and name not in keep) or (moved and name == guard)]
-            if names:
-                yield f"{encode_key(key)}: {', '.join(names)} of the former rule {rule.name} still exists"
+            entity, guard = rule.into.name, program.guard(rule.name)
+            moved = now is None or now.into.name != entity
+            gone = set(rule.owned()) - after.derived_attributes(entity)
+            for key, image in items.items():
+                item = after.recognise(key, image)
+                if item is None or item.entity.name != entity or key in touched:
+                    continue
+                keep = {*item.entity.schema.key_attributes, *item.entity.constants, *program.entities[entity].constants}
+                keep.update(*(names for other, names in kept if other in image))
+                names = [name for name in image if (name in gone and name not in keep) or (moved and name == guard)]
+                if names:
+                    yield f"{encode_key(key)}: {', '.join(names)} of the former rule {rule.name} still exists"

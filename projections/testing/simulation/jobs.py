@@ -135,7 +135,7 @@ class Job:
 
     def __init__(self, version: RuleVersion) -> None:
         self.version = version
-        self.checkpoint = self.first()
+        self.checkpoint = BEGIN
         self.ready = 0.0
         self.busy = False
         """Whether a piece is under way and its result is awaited."""
@@ -147,16 +147,13 @@ class Job:
         self.detached = False
         """Whether it is a process from before other rules were applied. It is never started again."""
 
-    def first(self) -> Checkpoint:
-        return BEGIN
-
     def work(self, checkpoint: Checkpoint, process: OperatorProcess) -> Checkpoint:
         """Do the piece that begins at a checkpoint; return the checkpoint after it."""
         raise NotImplementedError
 
     def restart(self) -> None:
         """Start again."""
-        self.checkpoint, self.values, self.process = self.first(), ValueCounters(), None
+        self.checkpoint, self.values, self.process = BEGIN, ValueCounters(), None
 
     def detach(self) -> Job:
         """Return the job in its current process, which continues when the job itself starts again."""

@@ -167,7 +167,7 @@ class Operators:
         plan, versions, random = self.plan, self.versions, self._random
         actions: list[_Action] = [self._refresh] * plan.refreshes
         actions += [self._recount] * plan.recounts
-        actions += [self._roll_back] * plan.swaps
+        actions += [lambda: RollBack(self.deployment.version, **self._options(), fills=False)] * plan.swaps
         actions += [self._backfill] * plan.backfills + [self._verify] * plan.verifies
         if plan.fill or versions.change:
             actions.append(self._apply_last)
@@ -219,9 +219,6 @@ class Operators:
             self.trace.note(f"damage: {words}")
             self.checks.damaged = True
         return Recount(self.deployment.version, active[target[0]], **self._options())
-
-    def _roll_back(self) -> Job:
-        return RollBack(self.deployment.version, **self._options(), fills=False)
 
     def _options(self) -> dict[str, Any]:
         """The options of a backfill."""

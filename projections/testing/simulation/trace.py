@@ -19,13 +19,10 @@ class Trace:
         self.kept = kept
         self.lines: list[str] = []
 
-    def add(self, who: str, what: str) -> None:
+    def note(self, what: str, who: str = "simulation") -> None:
+        """Add an event of an invocation or the application, or one that none of them caused."""
         if self.kept:
             self.lines.append(f"{len(self.lines):5}  {who:<14} {what}")
-
-    def note(self, what: str, who: str = "simulation") -> None:
-        """Add an event of an invocation, or one that no invocation and no application caused."""
-        self.add(who, what)
 
     def call(self, who: str, at: tuple[str, str, Any, Any], fault: str | None) -> None:
         """Add the stop at which a thread is resumed."""
@@ -33,11 +30,11 @@ class Trace:
             return
         what, name, subject, outcome = at
         if what == "asks":
-            self.add(who, f"{name} {_subject(subject)}" + (f"  !! {fault}" if fault else ""))
+            self.note(f"{name} {_subject(subject)}" + (f"  !! {fault}" if fault else ""), who)
         elif what == "hears" and outcome is not None:
-            self.add(who, f"    {name} → {_outcome(outcome)}")
+            self.note(f"    {name} → {_outcome(outcome)}", who)
         elif what == "sleeps":
-            self.add(who, "sleeps")
+            self.note("sleeps", who)
 
     def change(self, who: str, record: Mapping[str, Any]) -> None:
         """Add a stream record."""
@@ -47,9 +44,8 @@ class Trace:
         key = " / ".join(str(next(iter(value.values()))) for value in change["Keys"].values())
         old, new = change.get("OldImage"), change.get("NewImage")
         expired = " by TTL" if "userIdentity" in record else ""
-        self.add(
-            who, f"{short_number(record)} {record['eventName']}{expired} {key}  {_difference(old, new, change['Keys'])}"
-        )
+        words = f"{short_number(record)} {record['eventName']}{expired} {key}"
+        self.note(f"{words}  {_difference(old, new, change['Keys'])}", who)
 
 
 def short_number(record: Mapping[str, Any]) -> str:
@@ -74,6 +70,11 @@ def image_text(image: Image) -> str:
 def _subject(subject: Any) -> str:
     if isinstance(subject, ItemKey):
         return encode_key(subject)
+    condition = ""
+    if isinstance(subject, Update | Delete) and subject.condition:
+        condition = f"  IF {_condition(subject.condition)}"
+    if isinstance(subject, Delete):
+        return f"{encode_key(subject.key)} DELETE{condition}"
     if isinstance(subject, Update):
         parts = [encode_key(subject.key)]
         if subject.set:
@@ -84,11 +85,7 @@ def _subject(subject: Any) -> str:
             parts.append("ADD " + image_text(subject.add))
         if subject.discard:
             parts.append("DELETE " + image_text(subject.discard))
-        return " ".join(parts) + (f"  IF {_condition(subject.condition)}" if subject.condition else "")
-    if isinstance(subject, Delete):
-        return f"{encode_key(subject.key)} DELETE" + (
-            f"  IF {_condition(subject.condition)}" if subject.condition else ""
-        )
+        return " ".join(parts) + condition
     if isinstance(subject, Sequence) and not isinstance(subject, str):
         return "".join(f"\n{'':24}{_subject(part)}" for part in subject)
     return str(subject)

@@ -43,7 +43,6 @@ class Invocation:
     def __init__(
         self, number: int, version: RuleVersion, finish: Finish, seconds: float, what: str = "invocation"
     ) -> None:
-        self.number = number
         self.version = version
         """The rules of its package, or of the file that an operator applies."""
         self.registry: Image | None = None
@@ -64,8 +63,6 @@ class Invocation:
         self.threads: list[Thread] = []
         self.instance: Any = None
         """The process of the stream function that serves it, if any."""
-        self.answer: Any = None
-        self.error: Exception | None = None
 
     def remaining(self) -> float:
         return self.seconds
