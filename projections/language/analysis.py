@@ -145,7 +145,8 @@ def _overlaps(rules: Rules, table: str, names: list[str]) -> Iterator[Mistake]:
     """Yield entities whose items could be those of others: one mistake for an entity with several others."""
     beside: dict[str, dict[str, str]] = {name: {} for name in names}
     for first, second in _neighbours(rules, table, names):
-        if key := _overlap(rules, table, first, second):
+        key = shared_key(rules, table, first, second)
+        if key and not are_apart(rules.entities[first].match, rules.entities[second].match):
             beside[first][second] = beside[second][first] = key
     while any(beside.values()):
         name = max(reversed(names), key=lambda one: len(beside[one]))
@@ -173,13 +174,6 @@ def _neighbours(rules: Rules, table: str, names: list[str]) -> Iterator[tuple[st
     for first, second in combinations(names, 2):
         if all(a.startswith(b) or b.startswith(a) for a, b in zip(prefixes[first], prefixes[second], strict=True)):
             yield first, second
-
-
-def _overlap(rules: Rules, name: str, first: str, second: str) -> str:
-    """Return a key under which an item could be of both entities, in words; empty if there is none."""
-    one, two = rules.entities[first], rules.entities[second]
-    key = shared_key(rules, name, first, second)
-    return "" if key and are_apart(one.match, two.match) else key
 
 
 _APART = ("queries", "writes", "retired")

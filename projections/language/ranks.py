@@ -53,7 +53,12 @@ class Scale(NamedTuple):
     def parts(self, score: Decimal) -> tuple[str, ...]:
         """Return the parts of a score. Raises BadInput if it has too many digits, or is not a whole number of its steps."""
         if not score.is_finite() or (score and score.adjusted() >= self.digits - self.decimals):
-            raise BadInput(self._too_long(score))
+            before = self.digits - self.decimals
+            of = f"{before} digits before the decimal point" if self.decimals else f"{before} digits"
+            shown = number_text(score)[:40]
+            raise BadInput(
+                f"the score {shown} has more than {of}: correct the item, or declare more `digits` in the rule"
+            )
         whole = int(shifted := EXACT.scaleb(score, self.decimals))
         if whole != shifted:
             places = f"more than {self.decimals} decimal places" if self.decimals else "decimal places"
@@ -71,12 +76,6 @@ class Scale(NamedTuple):
         if abs(bound) > most:
             return None if (bound > 0) == low else -most if low else most
         return bound.quantize(Decimal(1).scaleb(-self.decimals), ROUND_CEILING if low else ROUND_FLOOR)
-
-    def _too_long(self, score: Decimal) -> str:
-        before = self.digits - self.decimals
-        of = f"{before} digits before the decimal point" if self.decimals else f"{before} digits"
-        shown = number_text(score)[:40]
-        return f"the score {shown} has more than {of}: correct the item, or declare more `digits` in the rule"
 
     def score(self, parts: Sequence[str]) -> Decimal:
         """Return the score of these parts."""

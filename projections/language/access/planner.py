@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from itertools import product
+from math import prod
 from typing import Any, NamedTuple
 
 from projections.language.access.attempt import PARTITION, Failure, attempt, known_of
@@ -221,16 +222,9 @@ def _paths(rules: Rules, query: Query, entity: str) -> Iterator[Path]:
 
 def _rank(plan: Plan) -> tuple[int, int, int, bool, bool]:
     """Return the order of plans, the best first."""
-    requests = sum(_count(request) for request in plan.requests)
+    fans = [[fan.count if isinstance(fan, Buckets) else 2 for fan in request.fans] for request in plan.requests]
     beside = len(plan.others) + len(plan.tests)
-    return VERDICTS.index(plan.verdict), requests, beside, plan.copy is not None, plan.path != TABLE
-
-
-def _count(request: Request) -> int:
-    count = 1
-    for fan in request.fans:
-        count *= fan.count if isinstance(fan, Buckets) else 2
-    return count
+    return VERDICTS.index(plan.verdict), sum(map(prod, fans)), beside, plan.copy is not None, plan.path != TABLE
 
 
 def _refusal(query: Query, failures: list[Failure]) -> Plan:

@@ -140,7 +140,9 @@ def _derived_read(rules: Rules, query: Query) -> Iterator[Remark]:
 def _unused(rules: Rules, plans: list[Plan]) -> Iterator[Remark]:
     """Yield remarks about indexes that no query reads, and about index rules for entities that none reads there."""
     read = {(request.index, entity) for one in plans for request in one.requests for entity in request.entities}
-    read |= _embedded(rules)
+    document = rules.document()
+    embeds = {name: rule for name, rule in rules.projections.items() if isinstance(rule.action, Embed)}
+    read |= {(children_of(document, name).index, rule.into) for name, rule in embeds.items()}
     pending = {entity for one in plans if not one.requests for entity in one.query.entities}
     for table, declared in rules.tables.items():
         place: Location = ("tables", table, "indexes")
@@ -167,13 +169,3 @@ def _unused(rules: Rules, plans: list[Plan]) -> Iterator[Remark]:
                 "remove the rule, or add the query that needs it to `queries`",
                 at_key=True,
             )
-
-
-def _embedded(rules: Rules) -> set[tuple[str | None, str]]:
-    """Return the indexes through which embed rules find children."""
-    document = rules.document()
-    return {
-        (children_of(document, name).index, rule.into)
-        for name, rule in rules.projections.items()
-        if isinstance(rule.action, Embed)
-    }

@@ -78,8 +78,10 @@ class Aggregate(Model, LedgerAction):
             place: Location = ("aggregate", "set", name)
             if measure.function in TYPED and extreme_type(rules, rule, measure) is None:
                 assert measure.expression is not None
-                message = f"the type of {measure.expression.text.strip()} is unknown: write {_declaration(measure)}"
-                yield Mistake((*place, measure.function), message)
+                written = measure.expression.text.strip()
+                number, text = (f"{measure.function}({kind}({written}))" for kind in ("number", "text"))
+                ways = f"{number} to compare numbers, or {text} to compare text"
+                yield Mistake((*place, measure.function), f"the type of {written} is unknown: write {ways}")
             if self.ledger is not None and measure.function not in ADDED:
                 message = (
                     f"`ledger: lanes` has no item for each source, which {measure.function} needs: move this measure to a "
@@ -211,15 +213,6 @@ def _type_of(rules: AnyRules, rule: AnyProjection, measure: Measure) -> Literal[
         return _of_variable(rules, rule.source, path)
     wheres = filter(None, (rule.where, measure.where))
     return "N" if any(compares_as_number(pattern, path) for pattern in wheres) else None
-
-
-def _declaration(measure: Measure) -> str:
-    """Return what to write if the type is unknown: `max(number(x)) to compare numbers, or …`."""
-    expression = measure.expression
-    assert expression is not None
-    written = expression.text.strip()
-    number, text = (f"{measure.function}({kind}({written}))" for kind in ("number", "text"))
-    return f"{number} to compare numbers, or {text} to compare text"
 
 
 def _of_variable(rules: AnyRules, entity: str, variable: str) -> Literal["N", "S"] | None:

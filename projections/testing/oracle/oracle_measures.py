@@ -71,8 +71,11 @@ class Measure:
             return Picked(rank(by), value)
         if self._function == "count":
             return Decimal(1)
+        expression = self._expression
+        assert expression is not None
+        amount: Amount
         try:
-            amount = self._evaluate(scope)
+            amount = sortable(str(expression.value(scope)["S"])) if expression.is_text else expression.number(scope)
         except Missing:
             return None
         if isinstance(amount, str) and self._function in ("sum", "avg"):
@@ -91,12 +94,6 @@ class Measure:
         if self._function in ("sum", "avg") and isinstance(amount, Decimal) and not addable(amount):
             raise Unfit(f"more than 18 digits before or 10 after the decimal point: {amount}")
         return amount
-
-    def _evaluate(self, scope: Scope) -> Amount:
-        assert self._expression is not None
-        if self._expression.is_text:
-            return sortable(str(self._expression.value(scope)["S"]))
-        return self._expression.number(scope)
 
     def result(self, parts: Sequence[tuple[Amount | Picked | None, tuple[str, str], float]]) -> Value | None:
         """The value of the attribute, None for an absent one, from amounts with their sources and positions in them."""

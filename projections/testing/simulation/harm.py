@@ -46,11 +46,6 @@ class _Owned:
     def __contains__(self, name: str) -> bool:
         return name in self.guards
 
-    def has_published(self, name: str, guards: set[str]) -> bool:
-        """Whether an owner of an attribute has its guard on the item, or needs none."""
-        owners = self.guards.get(name)
-        return owners is not None and (not owners or not guards.isdisjoint(owners))
-
 
 class Ownership:
     """The attributes that rules own, under all rules that are deployed in a history."""
@@ -259,10 +254,11 @@ class Harm:
             for name in [name for name in shadow.wrote if name in owned]:
                 if guards is None:
                     guards = self._guards(key, image)
-                if owned.has_published(name, guards):
+                owners = owned.guards[name]
+                if not owners or not guards.isdisjoint(owners):
                     del shadow.wrote[name]
                     shadow.whole.discard(name)
-                    if not owned.guards[name]:
+                    if not owners:
                         shadow.unclear.add(name)
 
     # The engine's writes
