@@ -135,12 +135,9 @@ class LanguageErrors(ProjectionsError):
     """All errors of one document, in its order; at least one."""
 
     def __init__(self, errors: Sequence[LanguageError]) -> None:
-        super().__init__("\n".join(_located(error) for error in errors))
+        places = (f"{'.'.join(map(str, error.path))}: " if error.path else "" for error in errors)
+        super().__init__("\n".join(place + error.message for place, error in zip(places, errors, strict=True)))
         self.errors = tuple(errors)
-
-
-def _located(error: LanguageError) -> str:
-    return f"{'.'.join(map(str, error.path))}: {error.message}" if error.path else error.message
 
 
 def an(name: str) -> str:

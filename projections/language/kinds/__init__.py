@@ -479,11 +479,9 @@ class LedgerAction(Action):
     def _ledger_path(self, longest: int = 1) -> WritePath:
         """Return the path through the ledger. In a transaction, entry, group and each member and counter cost two units."""
         group = self._group_words()
-        members = [f"{self.members} members" if self.members > 1 else "member"] if self.members else []
-        counters = (
-            [f"{self.counters} value counters" if self.counters > 1 else "value counter"] if self.counters else []
-        )
-        *first, last = ["entry", group, *members, *counters]
+        more = [(self.members, "member"), (self.counters, "value counter")]
+        words = [f"{number} {noun}s" if number > 1 else noun for number, noun in more if number]
+        *first, last = ["entry", group, *words]
         target = "1 write of the target" if longest == 1 else f"1 write of the target, with the first {longest}"
         how = f"{', '.join(first)} and {last} in one transaction of the ledger, then {target}"
         return WritePath(self.kind, how, 5 + 2 * self.ledger_actions, 2 + 2 * self.ledger_actions)
