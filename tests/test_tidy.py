@@ -93,11 +93,11 @@ CEILINGS = {
     "projections/engine": (10900, 31),
     "projections/init": (3318, 15),
     "projections/inspect": (8203, 31),
-    "projections/language": (17555, 65),
+    "projections/language": (17245, 65),
     "projections/local": (1746, 8),
     "projections/operations": (7333, 28),
     "projections/stores": (2228, 8),
-    "projections/testing": (9272, 35),
+    "projections/testing": (9121, 35),
     "tests": (51586, 242),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
@@ -117,7 +117,7 @@ VAGUE = {"one", "ones", "found", "given", "told", "some", "no", "said"}
 PARTICIPLE = re.compile(r"_*([a-z]+ed|found|given|held|kept|known|left|made|said|sent|shown|taken|told|written)")
 VERBS = {"_embed", "_need", "given", "need", "seed"}
 """No participles; `given` of `Scenario` goes with `when` and `then`."""
-NAMES = {"language": (359, 81)}
+NAMES = {"language": (355, 79)}
 """The most uses of vague variables in a package, and of functions named by a participle; none elsewhere. They only fall."""
 
 
