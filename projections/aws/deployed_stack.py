@@ -18,7 +18,7 @@ from botocore.httpsession import URLLib3Session
 from botocore.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError
 
-from projections.aws.clients import reason_of
+from projections.aws.clients import reason_of, session
 from projections.errors import Misconfigured, Transient
 from projections.language.files import at_most
 
@@ -114,8 +114,6 @@ def packaged_file(aws_lambda: Any, function: str, variable: str, default: str) -
 
 def _download(url: str) -> bytes:
     """Download a signed URL, with the proxy and the certificates of AWS's own clients."""
-    from projections.aws.clients import session
-
     bundle = session().get_config_variable("ca_bundle")
     http = URLLib3Session(verify=bundle or True, proxies=get_environ_proxies(url), timeout=30)
     answer = http.send(AWSRequest(method="GET", url=url, stream_output=True).prepare())

@@ -149,15 +149,15 @@ def describe_table(dynamodb: Any, name: str) -> dict[str, Any]:
 
     try:
         return dict(dynamodb.describe_table(TableName=name)["Table"])
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code")
-        if code == "ResourceNotFoundException":
+    except (ClientError, BotoCoreError) as error:
+        if (
+            isinstance(error, ClientError)
+            and error.response.get("Error", {}).get("Code") == "ResourceNotFoundException"
+        ):
             where = f"{dynamodb.meta.endpoint_url}, {dynamodb.meta.region_name}"
             raise UsageError(
                 f"there is no table {name} at {where}. Check name, account, --region and --endpoint-url"
             ) from None
-        raise UsageError(f"table {name}: {error}") from None
-    except BotoCoreError as error:
         raise UsageError(f"table {name}: {reason_of(error)}") from None
 
 
@@ -185,7 +185,7 @@ def differences(name: str, table: Mapping[str, Any], schema: Schema, *, indexes:
             f"table {name} has the key {key_text(key)}, the rules have {key_text(wanted)}. "
             "Name the right table, or correct `key` in the rules"
         )
-    there = {index["IndexName"]: key_of(index["KeySchema"], types) for index, _ in described_indexes(table)}
+    there = {index["IndexName"]: key_of(index["KeySchema"], types) for index in described_indexes(table)}
     for index, declared in schema.indexes.items() if indexes else ():
         if index not in there:
             yield (
@@ -297,10 +297,9 @@ def projection(schema: Schema, index: str) -> dict[str, Any]:
     return {"ProjectionType": "INCLUDE", "NonKeyAttributes": sorted(schema.projected[index])}
 
 
-def described_indexes(table: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Yield the indexes in DescribeTable's answer, each with whether it is local."""
-    for kind in (GLOBAL, LOCAL):
-        yield from ((index, kind == LOCAL) for index in table.get(kind) or ())
+def described_indexes(table: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the indexes in DescribeTable's answer."""
+    return [index for kind in (GLOBAL, LOCAL) for index in table.get(kind) or ()]
 
 
 def listed_attributes(index: Mapping[str, Any], table: Mapping[str, Any]) -> frozenset[str] | None:

@@ -86,15 +86,11 @@ class Queue:
         Raises InvalidRequest if SQS refuses a message because of its content.
         """
         for batch in _batches(bodies, delays or [0] * len(bodies)):
-            self._send_batch(batch)
-
-    def _send_batch(self, batch: Sequence[tuple[str, int]]) -> None:
-        entries: list[dict[str, Any]] = []
-        for number, (body, delay) in enumerate(batch):
-            entries.append({"Id": str(number), "MessageBody": body})
-            if delay:
-                entries[-1]["DelaySeconds"] = delay
-        self._request(self._client.send_message_batch, entries, "accept")
+            entries: list[dict[str, Any]] = [
+                {"Id": str(number), "MessageBody": body, **({"DelaySeconds": delay} if delay else {})}
+                for number, (body, delay) in enumerate(batch)
+            ]
+            self._request(self._client.send_message_batch, entries, "accept")
 
     def _request(self, ask: Callable[..., Any], entries: list[dict[str, Any]], verb: str) -> None:
         """Request all entries of a batch, and again those that fail."""

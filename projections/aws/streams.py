@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from projections.errors import Misconfigured, StoreError, Transient
+from projections.errors import Misconfigured, Transient
 from projections.stores.refusals import translate
 
 MOST_RECORDS = 1000
@@ -106,17 +106,14 @@ class StreamReader:
         try:
             return call()
         except ClientError as error:
-            raise self._translate(error) from error
+            code = error.response.get("Error", {}).get("Code")
+            if code in ("ExpiredIteratorException", "TrimmedDataAccessException"):
+                raise _Stale(str(error)) from error
+            if code == "ResourceNotFoundException":
+                raise StreamGone(f"the stream {self.arn} does not exist any more") from error
+            raise translate(error, error.operation_name, self.arn) from error
         except BotoCoreError as error:
             raise Transient(f"the stream {self.arn}: {error}") from error
-
-    def _translate(self, error: ClientError) -> StoreError:
-        code = error.response.get("Error", {}).get("Code")
-        if code in ("ExpiredIteratorException", "TrimmedDataAccessException"):
-            return _Stale(str(error))
-        if code == "ResourceNotFoundException":
-            return StreamGone(f"the stream {self.arn} does not exist any more")
-        return translate(error, error.operation_name, self.arn)
 
 
 class _Stale(Transient):

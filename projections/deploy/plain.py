@@ -182,7 +182,16 @@ class _Settling:
         self.resolution = Resolution(Document("", {**template, "Parameters": defaults}))
 
     def template(self) -> Template:
-        self._assert_rules()
+        """Return the template. Raises UsageError for what CloudFormation checks before it deploys."""
+        wrong = [
+            assertion["AssertDescription"]
+            for rule in self.source.get("Rules", {}).values()
+            if self._holds(rule["RuleCondition"])
+            for assertion in rule["Assertions"]
+            if not self._holds(assertion["Assert"])
+        ]
+        if wrong:
+            raise UsageError(*wrong)
         # Without a description: that of the stack is the user's.
         result: Template = {"Metadata": {NOTES: self.source["Metadata"][NOTES]}}
         parameters = self.source["Parameters"].items()
@@ -198,18 +207,6 @@ class _Settling:
                 if "Condition" not in part or self._holds(part["Condition"])
             }
         return result
-
-    def _assert_rules(self) -> None:
-        """Check what CloudFormation checks before it deploys. Raises UsageError."""
-        wrong = [
-            assertion["AssertDescription"]
-            for rule in self.source.get("Rules", {}).values()
-            if self._holds(rule["RuleCondition"])
-            for assertion in rule["Assertions"]
-            if not self._holds(assertion["Assert"])
-        ]
-        if wrong:
-            raise UsageError(*wrong)
 
     def _holds(self, condition: Any) -> bool:
         answer = self.resolution.condition(condition)

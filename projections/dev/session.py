@@ -69,11 +69,8 @@ class Session:
         live = self._target.live
         names = [live.names[logical] for logical in self._projector.program.tables]
         for logical, name in zip(self._projector.program.tables, names, strict=True):
-            reader, discarded = (
-                StreamReader(self._streams, stream_of(live.client, name)),
-                partial(self._discard, logical),
-            )
-            self._followed[logical] = Followed(reader, latest=True, on_failure=discarded)
+            reader = StreamReader(self._streams, stream_of(live.client, name))
+            self._followed[logical] = Followed(reader, latest=True, on_failure=partial(self._discard, logical))
             self._followed[logical].discover()  # before the backfill, so that it misses no write
         self._warn_of_guards()
         self.begin()

@@ -369,19 +369,19 @@ def _do(program: Program, store: MemoryStore, application: Application, write: W
 
 def _only(program: Program, item: Mapping[str, Any]) -> str:
     """Return the table of an item: the only one, or the only one whose key attributes it has."""
-    names = list(program.tables)
-    fitting = [name for name in names if all(key in item for key in program.tables[name].key_attributes)]
-    tables: list[str] = fitting or names
-    if len(names) == 1 or len(fitting) == 1:
+    tables = _tables_of(program, item) or list(program.tables)
+    if len(tables) == 1 or len(program.tables) == 1:
         return tables[0]
     raise UsageError(f'the table may be {" or ".join(tables)}; name it: {{"put": {{…}}, "table": "{tables[0]}"}}')
 
 
 def table_of(program: Program, item: Mapping[str, Any]) -> str | None:
     """Return a table of which an item has all key attributes, by their names."""
-    return next(
-        (name for name, schema in program.tables.items() if all(key in item for key in schema.key_attributes)), None
-    )
+    return next(iter(_tables_of(program, item)), None)
+
+
+def _tables_of(program: Program, item: Mapping[str, Any]) -> list[str]:
+    return [name for name, schema in program.tables.items() if all(key in item for key in schema.key_attributes)]
 
 
 def flaw(record: Mapping[str, Any]) -> str | None:

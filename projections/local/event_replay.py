@@ -165,12 +165,11 @@ def seeds(program: Program, records: Sequence[Record], logical: Mapping[str, str
             continue  # the handler will report it
         if change.key not in newest or change.version > newest[change.key].version:
             newest[change.key] = change
-    own_items = []
-    for key, latest in newest.items():
-        own = None if latest.new is None else _own_attributes(program, key, latest.new)
-        if own is not None:
-            own_items.append((key.table, own))
-    return own_items
+    return [
+        (key.table, own)
+        for key, latest in newest.items()
+        if latest.new is not None and (own := _own_attributes(program, key, latest.new)) is not None
+    ]
 
 
 def _own_attributes(program: Program, key: ItemKey, image: Image) -> Image | None:

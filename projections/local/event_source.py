@@ -28,10 +28,15 @@ Record: TypeAlias = Mapping[str, Any]
 HASHES = 1 << 32
 
 
+def change_in(record: Record) -> Mapping[str, Any]:
+    """Return the part `dynamodb` of a record, which may be malformed: then nothing."""
+    change = record.get("dynamodb")
+    return change if isinstance(change, Mapping) else {}
+
+
 def sequence_number(record: Record) -> int:
     """Return the sequence number of a record as an integer, because it has 21 to 40 digits; 0 if it has none."""
-    body = record.get("dynamodb")
-    text = body.get("SequenceNumber") if isinstance(body, Mapping) else None
+    text = change_in(record).get("SequenceNumber")
     return int(text) if is_sequence(text) else 0
 
 
@@ -47,8 +52,7 @@ def table_in(arn: str) -> str:
 
 def created_at(record: Record) -> float | None:
     """Return the time of a change in epoch seconds; None if the record does not have it."""
-    body = record.get("dynamodb")
-    return time_of(body) if isinstance(body, Mapping) else None
+    return time_of(change_in(record))
 
 
 @dataclass
@@ -78,8 +82,7 @@ class Stream:
 
     def append(self, record: Record) -> Shard:
         """Append a record to the open shard of its item. The order of calls is the order of the stream."""
-        body = record.get("dynamodb")
-        keys = body.get("Keys") if isinstance(body, Mapping) else None
+        keys = change_in(record).get("Keys")
         place = zlib.crc32(json.dumps([source_arn(record), keys], sort_keys=True, default=str).encode())
         shard = next(s for s in self.shards.values() if not s.closed and s.low <= place < s.high)
         shard.records.append(record)

@@ -39,13 +39,12 @@ def files_of(path: str) -> list[str]:
                 "one of them"
             )
         files += _data_files(manifest)
-    if not files and not changes:
-        files = sorted(map(str, directory.rglob("data/*.json.gz")))
-    if not files and not changes:
+    files = [*files, *changes] or sorted(map(str, directory.rglob("data/*.json.gz")))
+    if not files:
         raise UsageError(
             f"{path}: is a directory without manifest-files.json and data/*.json.gz, the files of an export"
         )
-    return files + changes
+    return files
 
 
 def _data_files(manifest: Path) -> Iterator[str]:

@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,12 +27,6 @@ MESSAGES = 10
 """The maximum number of messages in an event from SQS."""
 
 
-@dataclass(slots=True)
-class _Message:
-    body: str
-    due: float
-
-
 class LocalQueue:
     """A queue of delayed messages; `clock` gives seconds. Safe for threads.
 
@@ -42,7 +35,8 @@ class LocalQueue:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._messages: dict[str, _Message] = {}
+        self._messages: dict[str, tuple[str, float]] = {}
+        """By ID: the body, and when it is due."""
         self._sent = 0
         self._lock = threading.Lock()
 
@@ -51,21 +45,21 @@ class LocalQueue:
         with self._lock:
             for body, seconds in zip(bodies, delays, strict=True):
                 self._sent += 1
-                self._messages[f"local-{self._sent}"] = _Message(body, now + seconds)
+                self._messages[f"local-{self._sent}"] = body, now + seconds
 
     @property
     def next_due(self) -> float | None:
         """The time by the clock at which the next message can be received, or None."""
         with self._lock:
-            return min((message.due for message in self._messages.values()), default=None)
+            return min((due for _, due in self._messages.values()), default=None)
 
     def receive(self) -> dict[str, Any] | None:
         """Return an event as SQS gives it to a function, None if no message is due."""
         now = self._clock()
         with self._lock:
-            due = [name for name, message in self._messages.items() if message.due <= now][:MESSAGES]
-            taken = [(name, self._messages.pop(name)) for name in due]
-        records = [{"messageId": name, "body": message.body, "eventSource": "aws:sqs"} for name, message in taken]
+            names = [name for name, (_, due) in self._messages.items() if due <= now][:MESSAGES]
+            bodies = {name: self._messages.pop(name)[0] for name in names}
+        records = [{"messageId": name, "body": body, "eventSource": "aws:sqs"} for name, body in bodies.items()]
         return {"Records": records} if records else None
 
     def __len__(self) -> int:
