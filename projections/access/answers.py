@@ -62,19 +62,16 @@ class StoreReader:
     def __call__(self, read: Read, limit: int | None, after: Image | None) -> ReadPage:
         if read.get:
             texts = [str(next(iter(value.values()))) for _, value in (*read.partition, *read.fixed)]
-            item = self._store.get(ItemKey(read.table, *texts), read.attributes)
+            item = self._store.get(ItemKey(read.table, *texts))
             return ReadPage([] if item is None else [item])
         values, key_names = [value for _, value in read.partition], self._store.schema(read.table).key_names(read.index)
-        attributes = None if read.attributes is None else list(read.attributes)
         images: list[Image] = []
         while True:
-            page = self._store.query(
-                read.table, values, index=read.index, reverse=read.descending, attributes=None, after=after
-            )
+            page = self._store.query(read.table, values, index=read.index, reverse=read.descending, after=after)
             for item in page.items:
                 if not _within(read, item):
                     continue
-                images.append(item if attributes is None else {name: item[name] for name in attributes if name in item})
+                images.append(item)
                 if len(images) == limit:
                     return ReadPage(images, {name: item[name] for name in key_names})
             if page.after is None:
@@ -87,11 +84,9 @@ def _within(read: Read, item: Image) -> bool:
         return False
     if read.sort is None:
         return True
-    held = item[read.sort]
-    kind, content = next(iter(held.items()))
+    (content,), place = item[read.sort].values(), _place(item[read.sort])
     if read.prefix is not None and not str(content).startswith(read.prefix):
         return False
-    place = comparable(kind, content)
     return (read.low is None or place >= _place(read.low)) and (read.high is None or place <= _place(read.high))
 
 
@@ -240,11 +235,7 @@ class Answer:
     @staticmethod
     def _sort_key(row: tuple[Image, Read]) -> Place:
         image, read = row
-        places = []
-        for name in read.order:
-            ((kind, content),) = image[name].items()
-            places.append(comparable(kind, content))
-        return tuple(places)
+        return tuple(_place(image[name]) for name in read.order)
 
     def _key(self, read: Read, image: Image) -> Image:
         return {name: image[name] for name in self._program.tables[read.table].key_names(read.index)}
@@ -349,7 +340,8 @@ def _tests(program: Program, plan: Plan, parameters: Parameters) -> Callable[[Re
             return False
         if any(is_read(name) and text_of(template, values) != text for name, template, text in wanted):
             return False
-        return _has_order(query, values, is_read) and _is_within(query, parameters, values)
+        ordered = [name for name in (query.range, query.ordered_by) if name is not None and is_read(name)]
+        return all(values(name) is not None for name in ordered) and _is_within(query, parameters, values)
 
     return fits
 
@@ -360,12 +352,6 @@ def text_of(template: Template, values: Resolver) -> str | None:
         return template.render(values)
     except BadInput:
         return None
-
-
-def _has_order(query: Query, values: Resolve, is_read: Callable[[str], bool]) -> bool:
-    """Return whether an item has the attributes that the query is ordered and bounded by."""
-    names = [name for name in (query.range, query.ordered_by) if name is not None]
-    return all(values(name) is not None for name in names if is_read(name))
 
 
 def _is_within(query: Query, parameters: Parameters, values: Resolve) -> bool:

@@ -107,7 +107,9 @@ class ItemReader:
         and after a change of the rules. Raises UsageError, Transient and Misconfigured.
         """
         place = self._session.key(key)
-        sources = [self._session.key(own_key, f"own[{number}]") for number, own_key in enumerate(_keys_of(own, "own"))]
+        if not isinstance(own, Iterable) or isinstance(own, Mapping | str | bytes):
+            raise UsageError(f"own is {own!r}. Pass a list of keys: own=[…]")
+        sources = [self._session.key(own_key, f"own[{number}]") for number, own_key in enumerate(own)]
         if not sources:
             image = self._session.reads.get(place)
             return None if image is None else ReadItem(self._session.show(without_guards(self._program, image)))
@@ -133,7 +135,8 @@ class ItemReader:
         has begun ends. A failure that may pass is no end of the wait. Raises UsageError and Misconfigured.
         """
         self._need_ledger("wait")
-        _check_timeout(timeout)
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= _LONGEST:
+            raise UsageError(f"the timeout of `wait` is {timeout!r}. Pass a number of seconds, at least 0")
         key = self._session.key(source)
         if not self._program.entities_at(key):
             raise UsageError(f"no entity of the rules has the key {encode_key(key)}")
@@ -180,19 +183,6 @@ class ItemReader:
                 problem = error
                 self._sleep(random.uniform(0, 0.02 * 2**attempt))
         raise Transient(f"TransactGetItems: {problem}")
-
-
-def _keys_of(keys: Iterable[Key], what: str) -> Iterable[Key]:
-    """Raises UsageError."""
-    if not isinstance(keys, Iterable) or isinstance(keys, Mapping | str | bytes):
-        raise UsageError(f"{what} is {keys!r}. Pass a list of keys: {what}=[…]")
-    return keys
-
-
-def _check_timeout(timeout: object) -> None:
-    """Raises UsageError."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= _LONGEST:
-        raise UsageError(f"the timeout of `wait` is {timeout!r}. Pass a number of seconds, at least 0")
 
 
 def _judge(look: Look) -> tuple[WaitState, tuple[str, ...]]:

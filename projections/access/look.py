@@ -216,8 +216,10 @@ def compare_copy(
     wanted: dict[str, Value | None] = dict(expected)
     if not rule.copies_all:
         wanted |= {name: None for name in rule.owned() if name not in expected and name not in rule.into.constants}
-    elif any(not _is_owned(program, rule, name) for name in attributes.keys() - expected.keys()):
-        look.not_covered[rule.name] = None  # an attribute of the application, or one that the source has lost
+    else:
+        own = {*rule.into.schema.key_attributes, *program.derived_attributes(rule.into.name), *expected}
+        if any(name not in own and not name.startswith(program.guard_prefix) for name in attributes):
+            look.not_covered[rule.name] = None  # an attribute of the application, or one that the source has lost
     if not is_copy or any(not same(attributes.get(name), value) for name, value in wanted.items()):
         look.missing[f"{rule.name}: the copy {encode_key(key)} is not written yet"] = None
 
@@ -226,13 +228,6 @@ def _is_copy_of(guards: Guards, rule: GuardedCopyRule, source: ItemKey, key: Ite
     """Return whether an item has the guard of a rule's copy of this source."""
     guard = guards.read(rule.name, key, image)
     return guard is not None and guard.by == encode_key(source) and guard.n != 0
-
-
-def _is_owned(program: Program, rule: GuardedCopyRule, name: str) -> bool:
-    """Return whether an attribute of a copy of all attributes is of its key, a guard, or of another rule."""
-    if name.startswith(program.guard_prefix) or name in rule.into.schema.key_attributes:
-        return True
-    return name in program.derived_attributes(rule.into.name)
 
 
 def compare_parents(

@@ -138,6 +138,7 @@ def _own_read(
     ]
     image = stored.get(key)
     recognised = program.recognise(key, image) if image is not None else None
+    own_items = [program.recognise(own_key, stored[own_key]) for own_key in own if own_key in stored]
     values: dict[str, Value | None] = {}
     uncorrected: dict[str, str] = {}
     created: Image = {}
@@ -145,7 +146,7 @@ def _own_read(
     for rule in rules:
         if image is not None and (recognised is None or rule.into is not recognised.entity):
             continue
-        images = [image, *_images_of(program, rule, own, stored)]
+        images = [image, *(item.image for item in own_items if item is not None and item.entity in rule.sources)]
         if not isinstance(rule, LedgerRule):
             uncorrected |= dict.fromkeys(
                 rule.owned(*images), f"{public_name(rule.name)} is a rule of the kind {rule.kind}"
@@ -172,12 +173,6 @@ def _own_read(
             shown[name] = value
     uncorrected = {**_set_later(program, key, image, shown, registry, rules, uncorrected), **uncorrected}
     return OwnRead(shown, tuple(sorted(values)), uncorrected), registry
-
-
-def _images_of(program: Program, rule: Rule, own: Sequence[ItemKey], stored: Mapping[ItemKey, Image]) -> list[Image]:
-    """Return the own items that a rule reads."""
-    items = [program.recognise(own_key, stored[own_key]) for own_key in own if own_key in stored]
-    return [item.image for item in items if item is not None and item.entity in rule.sources]
 
 
 def _set_later(

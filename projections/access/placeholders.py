@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from projections.access.query_reads import HIGHEST, Read
-from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange, Text
+from projections.access.query_reads import Read
+from projections.language.access.plan import HIGHEST, Buckets, KeyEquals, Periods, Plan, Request, SortRange, Text
 from projections.language.templates import Field
 from projections.language.values import Value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -16,8 +16,6 @@ from projections.language.pipes import UnfitError, begins_time, periods
 from projections.language.syntax import LanguageError, suggest
 from projections.language.templates import Field, Template
 from projections.language.values import Value, wire
-
-__all__ = ["HIGHEST", "Bounds", "Parameters", "Read", "number_of", "parameters_of", "reads"]
 
 MOST_PERIODS = 1000
 
@@ -104,17 +102,15 @@ class Read:
     descending: bool = False
     order: tuple[str, ...] = ()
     consistent: bool = False
-    attributes: tuple[str, ...] | None = None
     stage: int = 0
     """Reads of a lower stage come first in the order of the results; those of one stage are merged."""
 
     def request(self, table: str, limit: int | None = None) -> dict[str, Any]:
         """Return the parameters of boto3's `get_item` or `query`, for the table of this name on AWS."""
         names = {f"#{letter}": name for letter, name in zip("pqrs", dict(self.partition), strict=False)}
-        projection = self._projection()
+        request: dict[str, Any] = {"TableName": table}
         if self.get:
-            key = {name: dict(value) for name, value in (*self.partition, *self.fixed)}
-            request: dict[str, Any] = {"TableName": table, "Key": key, **projection}
+            request["Key"] = {name: dict(value) for name, value in (*self.partition, *self.fixed)}
             return {**request, "ConsistentRead": True} if self.consistent else request
         terms, values = [], {}
         for (placeholder, _), (_, value) in zip(names.items(), self.partition, strict=True):
@@ -124,14 +120,12 @@ class Read:
             names[f"#f{number}"], values[f":f{number}"] = name, dict(value)
             terms.append(f"#f{number} = :f{number}")
         terms += self._condition(names, values)
-        request = {"TableName": table}
         if self.index is not None:
             request["IndexName"] = self.index
         request |= {
             "KeyConditionExpression": " AND ".join(terms),
-            "ExpressionAttributeNames": {**names, **projection.pop("ExpressionAttributeNames", {})},
+            "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": values,
-            **projection,
         }
         if self.descending:
             request["ScanIndexForward"] = False
@@ -153,12 +147,6 @@ class Read:
             else:
                 yield "#sk >= :low" if self.high is None else "#sk BETWEEN :low AND :high"
 
-    def _projection(self) -> dict[str, Any]:
-        if self.attributes is None:
-            return {}
-        names = {f"#a{number}": name for number, name in enumerate(self.attributes)}
-        return {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
-
     @property
     def empty(self) -> bool:
         """Whether no key is between the bounds. DynamoDB refuses such a request."""
@@ -170,13 +158,7 @@ class Read:
         return str(low).encode() > str(high).encode()
 
 
-def reads(
-    plan: Plan,
-    parameters: Parameters,
-    *,
-    attributes: Sequence[str] | None = None,
-    now: datetime | None = None,
-) -> list[Read]:
+def reads(plan: Plan, parameters: Parameters, *, now: datetime | None = None) -> list[Read]:
     """Return the reads of a plan, in the order of the results.
 
     A time without an upper bound ends now. Raises UsageError for values that do not fit a key.
@@ -186,19 +168,13 @@ def reads(
         raise UsageError(f"query {plan.query.name} cannot be answered: {plan.reason}. {way}")
     all_reads: list[Read] = []
     for request in plan.requests:
-        all_reads += _reads_of(plan, request, parameters, attributes, now or datetime.now(UTC))
+        all_reads += _reads_of(plan, request, parameters, now or datetime.now(UTC))
     if plan.merged:  # the reads of all buckets of a period, then those of the next
         return sorted(all_reads, key=lambda read: read.stage)
     return [replace(read, stage=number) for number, read in enumerate(all_reads)]
 
 
-def _reads_of(
-    plan: Plan,
-    request: Request,
-    parameters: Parameters,
-    attributes: Sequence[str] | None,
-    now: datetime,
-) -> Iterator[Read]:
+def _reads_of(plan: Plan, request: Request, parameters: Parameters, now: datetime) -> Iterator[Read]:
     query = plan.asked
     parameters = _rename(plan, parameters)
     fans = request.fans
@@ -221,7 +197,6 @@ def _reads_of(
             descending=request.descending,
             order=request.order,
             consistent=query.consistent,
-            attributes=None if attributes is None else tuple(attributes),
             stage=stage,
             **sort,
         )
@@ -238,15 +213,7 @@ def _rename(plan: Plan, parameters: Parameters) -> Parameters:
 def _choices(query: Query, fan: Buckets | Periods, bounds: Bounds, now: datetime) -> list[str]:
     """Return the texts of a fan: of its buckets, or of the periods from the lower bound on."""
     if isinstance(fan, Buckets):
-        names = [pipe.name for pipe in fan.field.pipes]
-        later_pipes = fan.field.pipes[names.index("bucket") + 1 :]
-        texts = []
-        for number in range(fan.count):
-            text: Any = str(number)
-            for pipe in later_pipes:
-                text = pipe.apply(text)
-            texts.append(str(text))
-        return list(dict.fromkeys(texts))
+        return bucket_texts(fan)
     if bounds.low is None:
         raise UsageError(
             f"query {query.name}: {query.range}.from is missing; there is one request for each period from it on"
@@ -256,6 +223,18 @@ def _choices(query: Query, fan: Buckets | Periods, bounds: Bounds, now: datetime
         return periods(fan.field.pipes, _plain(bounds.low), last, MOST_PERIODS)
     except UnfitError as error:
         raise UsageError(f"query {query.name}: a bound of {query.range} {error}") from None
+
+
+def bucket_texts(fan: Buckets) -> list[str]:
+    """Return the texts of buckets in keys: their numbers, through the pipes after `bucket`."""
+    names = [pipe.name for pipe in fan.field.pipes]
+    texts = []
+    for number in range(fan.count):
+        text: Any = str(number)
+        for pipe in fan.field.pipes[names.index("bucket") + 1 :]:
+            text = pipe.apply(text)
+        texts.append(str(text))
+    return list(dict.fromkeys(texts))
 
 
 def _plain(value: Value) -> str:

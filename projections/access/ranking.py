@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cache, partial, reduce
 from random import randrange
@@ -89,7 +89,7 @@ class ScoreCount:
 
     def document(self) -> dict[str, Any]:
         """Return the JSON."""
-        return {"count": self.count, "total": self.total, "complete": self.complete}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class ScoreSum(ScoreCount):
 
     def document(self) -> dict[str, Any]:
         """Return the JSON."""
-        return {**ScoreCount.document(self), "sum": plain({"N": number_text(self.sum)})}
+        return {**asdict(self), "sum": plain({"N": number_text(self.sum)})}
 
 
 @dataclass(frozen=True, slots=True)
