@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from projections.inspect.client.expressions import (
@@ -181,12 +181,9 @@ def recogniser(scope: Scope, entity: str) -> list[str]:
     names = scope.item_names(entity)
     pattern = scope.rules.entities[entity].conditions
     conditions = [condition_source(condition, names) for condition in pattern.conditions]
-    if names.used:
-        first = ["    variables = " + f"_key_variables(item, {scope.keys[entity]})"]
-        conditions = ["variables is not None", *conditions]
-    else:
-        first = []
-        conditions = [f"_key_variables(item, {scope.keys[entity]}) is not None", *conditions]
+    variables = f"_key_variables(item, {scope.keys[entity]})"
+    first = [f"    variables = {variables}"] if names.used else []
+    conditions = [f"{'variables' if names.used else variables} is not None", *conditions]
     name, kind = scope.recognisers[entity], scope.classes[entity]
     return [
         f"def {name}(item: Mapping[str, Any]) -> TypeGuard[{kind}]:",
@@ -206,7 +203,7 @@ def variable_reader(scope: Scope, entity: str) -> Iterator[list[str]]:
     }
     yield typed_dict(kind, fields, f"The variables in the key of {an(entity)}.")
     yield [
-        *_signature(name, ["item: Mapping[str, Any]"], kind),
+        *signature(name, ["item: Mapping[str, Any]"], kind),
         *docstring(4, f"Return the variables in the key of {an(entity)}. Raises ValueError for another key."),
         f"    variables: {kind} = _variables_of(item, {scope.keys[entity]})",
         "    return variables",
@@ -225,7 +222,7 @@ def key_builder(scope: Scope, entity: str) -> list[str]:
         for attribute, template in declared.key.items()
     ]
     return [
-        *_signature(scope.key_builders[entity], _parameters(scope, entity), "Item"),
+        *signature(scope.key_builders[entity], _parameters(scope, entity), "Item"),
         *docstring(4, f"Return the key of {an(entity)}. Raises ValueError for invalid parts."),
         *statement("return ", Call("{", parts, "}")),
     ]
@@ -250,9 +247,9 @@ def _parameters(scope: Scope, entity: str) -> list[str]:
     return [f"{variable.source}: {variable.type}" for variable in variables]
 
 
-def _signature(name: str, parameters: list[str], returns: str) -> list[str]:
-    parts: list[Code] = [*parameters]
-    return statement(f"def {name}", Call("(", parts, ")"), 0, f" -> {returns}:")
+def signature(name: str, parameters: Sequence[Code], returns: str, begins: str = "def") -> list[str]:
+    """Return the first lines of a function."""
+    return statement(f"{begins} {name}", Call("(", parameters, ")"), 0, f" -> {returns}:")
 
 
 def item_builder(scope: Scope, entity: str, attributes: str) -> list[str]:
@@ -270,7 +267,7 @@ def item_builder(scope: Scope, entity: str, attributes: str) -> list[str]:
     about = f"Return {an(entity)} to put: these attributes, its key"
     about += "".join(f", {name}" for name in (*marks, *declared.index_key)) + "."
     about += f" Rules need {' and '.join(declared.required)}." if declared.required else ""
-    lines = [*_signature(scope.item_builders[entity], parameters, "Item"), *docstring(4, about)]
+    lines = [*signature(scope.item_builders[entity], parameters, "Item"), *docstring(4, about)]
     if not declared.index_key:
         return [*lines, *statement("return ", item)]
     lines += statement("item: Item = ", item)
@@ -305,11 +302,9 @@ def _index_key(scope: Scope, entity: str, attribute: str, template: Template) ->
 
 def _attribute(name: str, needed: list[str]) -> Variable:
     if len(steps(name)) > 1:
-        value = at("attributes", name)
-        condition = f"{value} not in (None, _ABSENT)"
-        source = value
+        source = at("attributes", name)
+        needed.append(f"{source} not in (None, _ABSENT)")
     else:
-        condition = f"attributes.get({literal(root(name))}) is not None"
         source = f"attributes[{literal(root(name))}]"
-    needed.append(condition)
+        needed.append(f"attributes.get({literal(root(name))}) is not None")
     return Variable(source, "Scalar")

@@ -7,7 +7,7 @@ import keyword
 import re
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias, assert_never
 
@@ -26,7 +26,6 @@ from projections.language.patterns.tree import (
 )
 from projections.language.pipes import Pipe, date_arguments, period_step
 from projections.language.syntax import root, steps
-from projections.language.templates import Field
 from projections.printable import printable
 
 WIDTH = 88
@@ -157,8 +156,8 @@ def flat(expression: Code) -> str:
             return f" {word} ".join(map(flat, conditions))
 
 
-def lines(expression: Code, indent: int, before: str = "", after: str = "") -> list[str]:
-    """Return the lines of an expression between two texts, on one line if it fits."""
+def statement(before: str, expression: Code, indent: int = 4, after: str = "") -> list[str]:
+    """Return the lines of an expression between two texts, such as `return` with it, on one line if it fits."""
     margin = " " * indent
     whole = f"{margin}{before}{flat(expression)}{after}"
     if len(whole) <= WIDTH or isinstance(expression, str):
@@ -175,12 +174,12 @@ def lines(expression: Code, indent: int, before: str = "", after: str = "") -> l
             if len(together) <= WIDTH and not entries and not (len(parts) == 1 and opening.endswith(("[", "{"))):
                 body = [together + "," * (len(parts) == 1 and before.startswith("def "))]
             elif single and isinstance(parts[0], Call) and closing == "]":
-                body = lines(parts[0], deeper, after=",")
+                body = statement("", parts[0], deeper, ",")
             else:
-                body = [line for part in parts for line in lines(part, deeper, after=comma)]
+                body = [line for part in parts for line in statement("", part, deeper, comma)]
             return [f"{margin}{before}{opening}", *body, f"{margin}{closing}{after}"]
         case Loop(element, clauses):
-            body = [*lines(element, deeper), *(" " * deeper + clause for clause in clauses)]
+            body = [*statement("", element, deeper), *(" " * deeper + clause for clause in clauses)]
             return [f"{margin}{before}[", *body, f"{margin}]{after}"]
         case Every():
             return _condition_lines(expression, indent, before, after)
@@ -212,18 +211,16 @@ def _condition_lines(every: Every, indent: int, before: str, after: str) -> list
         last = _call(rest[0]) if isinstance(rest[0], str) else rest[0]
         if isinstance(last, Call) and len(margin + before + flat(first) + f" {word}" + last.before) <= WIDTH:
             opened = f"{before}{flat(first)} {word}"
-            return lines(last, indent, opened, after)
+            return statement(opened, last, indent, after)
     together = f"{margin}    {flat(every)}"
     if len(together) <= WIDTH:
         body = [together]
     else:
-        body = [*lines(first, indent + 4), *(line for condition in rest for line in lines(condition, indent + 4, word))]
+        body = [
+            *statement("", first, indent + 4),
+            *(line for condition in rest for line in statement(word, condition, indent + 4)),
+        ]
     return [f"{margin}{before}(", *body, f"{margin}){after}"]
-
-
-def statement(before: str, expression: Code, indent: int = 4, after: str = "") -> list[str]:
-    """Return the lines of a statement, such as `return` with an expression."""
-    return lines(expression, indent, before, after)
 
 
 NUMBER, TEXT, EITHER = "int | Decimal", "str", "Scalar"
@@ -291,19 +288,6 @@ def period_list(fan: Periods, low: Variable, high: Variable) -> Call:
     form, *zone = _format(date)
     step = Decimal(str(period_step(fan.field.pipes))).normalize()
     return Call("_periods_between(", [first, last, form, f"{step:f}", *zone])
-
-
-def text_of(parts: Sequence[object], value_of: Callable[[Field], Variable], loops: Callable[[object], str]) -> str:
-    """Return the expression of a key's text. `loops` returns the variable that runs over buckets or periods."""
-    texts: list[tuple[bool, str]] = []
-    for part in parts:
-        if isinstance(part, str):
-            texts.append((True, part))
-        elif isinstance(part, Field):
-            texts.append((False, apply_pipes(value_of(part), part.pipes).text))
-        else:
-            texts.append((False, loops(part)))
-    return text_expression(texts)
 
 
 def text_expression(parts: Sequence[tuple[bool, str]]) -> str:

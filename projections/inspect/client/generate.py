@@ -17,6 +17,7 @@ from projections.inspect.client.entity_definitions import (
     key_builder,
     key_patterns,
     recogniser,
+    signature,
     typed_dict,
     variable_reader,
 )
@@ -93,7 +94,7 @@ def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: A
     parameters = [*map("{}: str".format, tables.values()), *(each for write in writes for each in write.parameters)]
     paragraphs = [*([sentence(pattern.about)] if pattern.about else []), about, _description(pattern)]
     return [
-        *statement(f"def {name}", Call("(", parameters, ")"), 0, f" -> {kind}:"),
+        *signature(name, parameters, kind),
         *docstring(4, *paragraphs),
         *statement("return ", returned),
     ]
@@ -254,7 +255,7 @@ def rank_functions(
     about = scope.rules.projections[rule.name].description or f"The ranks of the scores on {board}"
     best = "greatest" if rule.descending else "least"
     yield [
-        *statement(f"def {name}", Call("(", ["ledger: Table", *parameters], ")"), 0, " -> Ranking:"),
+        *signature(name, ["ledger: Table", *parameters], "Ranking"),
         *docstring(4, sentence(about), f"The {best} score has rank 1. `ledger` is the ledger's table."),
         *statement(
             "return ",
@@ -269,26 +270,15 @@ def rank_functions(
     values = [variables[listing.board[parameter]] for parameter in listing.query.parameters]
     begins, wait, page = "async def" if waits else "def", "await " if waits else "", f"Positions[{query.type}]"
     many = f"{listing.query.entities[0]} items at the positions from `first` to `last` of {board}, the best at 1."
+    single = f"A random item of {board}; None if it has none."
     read = f"Read by query {listing.query.name}. Scores may change between the reads of the ledger and of the query."
     for word, place, more, returned, helper, text in (
         ("positions", "first", ["first: int", "last: int"], page, "results, place, first, last", many),
-        (
-            "random",
-            "None",
-            [],
-            f"{query.type} | None",
-            "results, place",
-            f"A random item of {board}; None if it has none.",
-        ),
+        ("random", "None", [], f"{query.type} | None", "results, place", single),
     ):
         function = scope.names.take(f"{name}_{word}")
         yield [
-            *statement(
-                f"{begins} {function}",
-                Call("(", ["table: Table", "ledger: Table", *parameters, *more], ")"),
-                0,
-                f" -> {returned}:",
-            ),
+            *signature(function, ["table: Table", "ledger: Table", *parameters, *more], returned, begins),
             *docstring(4, text, read),
             *statement("ranking = ", Call(f"{name}(", ["ledger", *variables.values()])),
             *statement(f"place = {wait}", Call("ranking.place(", [place, *["unsigned=True"] * listing.unsigned])),
@@ -373,7 +363,7 @@ class _Generator:
         builders = [*self._builders()]
         rank_constants = self._ranks(functions, queries)
         used = _names_used(line for block in (*queries, *builders, *types) for line in (*block, ""))
-        recognised = [*self._recognisers(used)]
+        recognised = [recogniser(scope, entity) for entity in self._entities if scope.recognisers[entity] in used]
         used |= _names_used(line for block in recognised for line in (*block, ""))
         parsed = [entity for entity in self._entities if scope.keys[entity] in used]
         constants = [*self._paths(), *rank_constants, *(key_patterns(scope, entity) for entity in parsed)]
@@ -434,11 +424,6 @@ class _Generator:
             fields = function.result_fields(self._attributes)
             if fields is not None:
                 yield typed_dict(function.type, fields, f"An item of the results of {function.name}.")
-
-    def _recognisers(self, used: set[str]) -> Iterator[list[str]]:
-        for entity in self._entities:
-            if self._scope.recognisers[entity] in used:
-                yield recogniser(self._scope, entity)
 
     def _paths(self) -> Iterator[list[str]]:
         for (table, index), name in self._scope.paths.items():

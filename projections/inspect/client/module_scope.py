@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import NamedTuple
@@ -141,17 +141,14 @@ def imports(used: Collection[str]) -> list[str]:
     lines = [*plain]
     for text, names in modules.items():
         if text not in plain:
-            lines += _wrap_import(text, sorted(names, key=lambda name: (not name.isupper(), name.lower())))
+            names.sort(key=lambda name: (not name.isupper(), name.lower()))
+            line = f"{text} {', '.join(names)}"
+            lines += [line] if len(line) <= WIDTH else [f"{text} (", *(f"    {name}," for name in names), ")"]
     boto3 = [name for name in BOTO3 if name in used]
     if boto3:
         listed = ", ".join(boto3)
         lines += ["", f"from boto3.dynamodb.conditions import {listed}  # type: ignore[{WITHOUT_STUBS}]"]
     return lines
-
-
-def _wrap_import(before: str, names: list[str]) -> list[str]:
-    line = f"{before} {', '.join(names)}"
-    return [line] if len(line) <= WIDTH else [f"{before} (", *(f"    {name}," for name in names), ")"]
 
 
 class Scope:
@@ -172,16 +169,17 @@ class Scope:
         variable = [entity for entity in entities if self.rules.entities[entity].variables]
         self.readers = {entity: self.names.take(f"{snake(entity)}_key_variables") for entity in variable}
         self.variable_types = {entity: self.names.take(f"{pascal(entity)}KeyVariables") for entity in variable}
-        self._paths: dict[tuple[str, str | None], str] = {}
+        self.paths: dict[tuple[str, str | None], str] = {}
+        """The constants of paths that functions use."""
 
     def path(self, table: str, index: str | None) -> str:
         """Return the constant of a table or index."""
         wanted = constant(index or "table")
         if len(self.rules.tables) > 1:
             wanted = f"{constant(table)}_{wanted}"
-        if (table, index) not in self._paths:
-            self._paths[table, index] = self.names.take(wanted)
-        return self._paths[table, index]
+        if (table, index) not in self.paths:
+            self.paths[table, index] = self.names.take(wanted)
+        return self.paths[table, index]
 
     def purpose(self, name: str) -> str:
         """Return what a function does that a module has for an entity; empty for any other name."""
@@ -195,11 +193,6 @@ class Scope:
                 if own == name:
                     return purpose.format(entity)
         return ""
-
-    @property
-    def paths(self) -> Mapping[tuple[str, str | None], str]:
-        """The constants of paths that functions use."""
-        return self._paths
 
     @cached_property
     def variables(self) -> dict[str, dict[str, str]]:

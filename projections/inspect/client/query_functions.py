@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from projections.inspect.client.entity_definitions import Attribute
+from projections.access.query_reads import bucket_texts
+from projections.inspect.client.entity_definitions import Attribute, signature
 from projections.inspect.client.expressions import (
     EITHER,
     NUMBER,
@@ -27,7 +28,7 @@ from projections.inspect.client.expressions import (
     period_list,
     snake,
     statement,
-    text_of,
+    text_expression,
 )
 from projections.inspect.client.module_scope import Scope, paragraphs
 from projections.language.access.plan import Buckets, KeyEquals, Periods, Plan, Request, SortRange
@@ -42,114 +43,6 @@ class Bounds(NamedTuple):
     low: Variable
     high: Variable
     beginning: str | None
-
-
-class Fits:
-    """Makes `fits`. `parameters` has the caller's values by the names that the plan's requests use."""
-
-    def __init__(self, scope: Scope, plan: Plan, parameters: Mapping[str, Variable], bounds: Bounds | None) -> None:
-        self._scope = scope
-        self._plan = plan
-        self._parameters = parameters
-        self._bounds = bounds
-
-    def function(self) -> tuple[str, list[str]]:
-        """Return the expression of the function, and its definition if it needs one."""
-        blocks = [self._block(entity) for entity in self._plan.asked.entities]
-        if len(blocks) == 1 and blocks[0][1] == [f"{self._scope.recognisers[self._plan.asked.entities[0]]}(item)"]:
-            return self._scope.recognisers[self._plan.asked.entities[0]], []
-        lines = ["    def fits(item: Item) -> bool:"]
-        if not any(first for first, _ in blocks):
-            if len(blocks) == 1:
-                return "fits", [*lines, *statement("return ", Every(blocks[0][1]), 8)]
-            if all(len(conditions) == 1 for _, conditions in blocks):
-                either = Every([conditions[0] for _, conditions in blocks], "or")
-                return "fits", [*lines, *statement("return ", either, 8)]
-        for place, (first, conditions) in enumerate(blocks, 1):
-            lines += first
-            if place == len(blocks):
-                lines += statement("return ", Every(conditions), 8)
-            else:
-                lines += [*statement("if ", Every(conditions), 8, ":"), "            return True"]
-        return "fits", lines
-
-    def _block(self, entity: str) -> tuple[list[str], list[Code]]:
-        """Return the statements before the conditions of an entity, and the conditions."""
-        scope = self._scope
-        variables = _variables_name(self._plan, entity)
-        names = scope.item_names(entity, variables)
-        requests = [request for request in self._plan.requests if entity in request.entities]
-        match = scope.rules.entities[entity].conditions
-        recognised = all(self._is_known(entity, name, requests, names) for name in match.names)
-        tests = self._conditions(entity, requests, names, match if recognised else Pattern((), {}))
-        conditions = [*{flat(test): test for test in tests}.values()]
-        parsed = f"_key_variables(item, {scope.keys[entity]})"
-        sure = f"{scope.recognisers[entity]}(item)"
-        if not names.used:
-            return [], [sure if recognised else f"{parsed} is not None", *conditions]
-        more = [sure] if recognised and match.conditions else []
-        return [f"        {variables} = {parsed}"], [f"{variables} is not None", *more, *conditions]
-
-    def _is_known(self, entity: str, name: str, requests: list[Request], names: ItemNames) -> bool:
-        """Return whether an item shows a value, if it has it: not all indexes project all attributes."""
-        table = self._scope.rules.tables[self._scope.rules.entities[entity].table]
-        kept = [None if request.index is None else table.shown(request.index) for request in requests]
-        return name in names.variables or all(attributes is None or root(name) in attributes for attributes in kept)
-
-    def _conditions(self, entity: str, requests: list[Request], names: ItemNames, match: Pattern) -> Iterator[Code]:
-        query = self._plan.asked
-        needed = {names.if_stored(name) for name in (query.range, query.ordered_by) if name is not None}  # tested below
-        for condition in query.where.conditions:
-            read = Pattern((condition,), {}).names
-            if condition in match.conditions or not all(self._is_known(entity, name, requests, names) for name in read):
-                continue
-            if (text := condition_source(condition, names)) != "True" and text not in needed:
-                yield text
-        for field in query.by:
-            if not self._sure(entity, field, requests) and self._is_known(entity, field.name, requests, names):
-                yield from self._equal(entity, field, names)
-        for name in dict.fromkeys(filter(None, (query.range, query.ordered_by))):
-            if not self._is_known(entity, name, requests, names):
-                continue
-            if name == query.range and self._bounds is not None:
-                bounds = [self._bounds.low.source, self._bounds.high.source, *filter(None, [self._bounds.beginning])]
-                yield Call("_is_within(", [names.value(name), *bounds])
-            elif (present := names.if_present(name)) is not None:
-                yield present
-
-    def _sure(self, entity: str, field: Field, requests: list[Request]) -> bool:
-        """Return whether the key of the table determines a variable."""
-        return field.name in self._scope.variables[entity] and all(
-            request.index is None and any(Field(field.name) in key.text for key in (*request.partition, *request.fixed))
-            for request in requests
-        )
-
-    def _equal(self, entity: str, field: Field, names: ItemNames) -> Iterator[str]:
-        """Yield the conditions that a value is the caller's."""
-        wanted = self._parameters[field.name]
-        if field.name in self._scope.variables[entity]:
-            own = self._scope.parameter(entity, field.name).type
-            names.used.add(field.name)
-            held = Variable(names.variables[field.name], own)
-            if not field.pipes and own == wanted.type == TEXT:
-                yield f"{held.source} == {wanted.source}"
-            else:
-                yield f"{apply_pipes(held, field.pipes).text} == {apply_pipes(wanted, field.pipes).text}"
-        elif field.pipes:
-            held = Variable(names.value(field.name, sure=True), EITHER)
-            yield str(names.if_present(field.name))
-            yield f"{apply_pipes(held, field.pipes).text} == {apply_pipes(wanted, field.pipes).text}"
-        elif wanted.type == TEXT and self._is_key(entity, field.name):
-            yield f"{names.value(field.name)} == {wanted.source}"
-        else:
-            yield f"_same_text({names.value(field.name)}, {wanted.source})"
-
-    def _is_key(self, entity: str, name: str) -> bool:
-        """Return whether an attribute is a key of an index that is read, so that its type is known."""
-        table = self._scope.rules.tables[self._scope.rules.entities[entity].table]
-        return all(
-            request.index is not None and name in table.indexes[request.index].names for request in self._plan.requests
-        )
 
 
 class QueryFunction:
@@ -217,14 +110,14 @@ class QueryFunction:
                 parts.append(f"{self.bounds.beginning}: str | None = None")
         returned = f"{self.type} | None" if self.plan.query.get else f"Results[{self.type}]"
         waits = "async " if self._waits and self.plan.query.get else ""
-        return statement(f"{waits}def {self.name}", Call("(", parts, ")"), 0, f" -> {returned}:")
+        return signature(self.name, parts, returned, f"{waits}def")
 
     # --- the function ---
 
     def lines(self) -> list[str]:
         """Return the definition of the function."""
         plan = self.plan
-        fits, body = Fits(self._scope, plan, self._parameters, self.bounds).function()
+        fits, body = self._fits()
         show, shown = self._show()
         separate = [""] if body and shown else []
         body = [*body, *separate, *shown]
@@ -265,11 +158,9 @@ class QueryFunction:
             if len(reads) == 1 and isinstance(reads[0], Loop):
                 return reads[0]
             return Call("[", [_spread(read) for read in reads], "]")
-        outer: list[str] = []
         fans = plan.requests[0].fans
         in_order = [fan for fan in fans if isinstance(fan, Periods) and plan.asked.ordered_by == fan.field.name]
-        if in_order:
-            outer = [self._clause(in_order[0])]
+        outer = [self._clause(fan) for fan in in_order[:1]]
         inner: list[Code] = []
         for request in plan.requests:
             clauses = [self._clause(fan) for fan in request.fans if fan not in in_order]
@@ -290,22 +181,14 @@ class QueryFunction:
             order = self.plan.asked.order
             newest_first = order is not None and order.descending
             return f"for period in {'reversed(periods)' if newest_first else 'periods'}"
-        names = [pipe.name for pipe in fan.field.pipes]
-        rest = fan.field.pipes[names.index("bucket") + 1 :]
-        if not rest:
+        if fan.field.pipes[-1].name == "bucket":
             return f"for bucket in range({fan.count})"
-        texts = []
-        for place in range(fan.count):
-            text = str(place)
-            for pipe in rest:
-                text = pipe.apply(text)
-            texts.append(literal(text))
-        return f"for bucket in [{', '.join(dict.fromkeys(texts))}]"
+        return f"for bucket in [{', '.join(map(literal, bucket_texts(fan)))}]"
 
     def _read_call(self, request: Request) -> Call:
+        keys = (*request.partition, *request.fixed)
         parts: list[Code] = [self._scope.path(self._table, request.index)]
-        for key in (*request.partition, *request.fixed):
-            parts.append(f"Key({literal(key.attribute)}).eq({self._key_value(key)})")
+        parts += [f"Key({literal(key.attribute)}).eq({self._key_value(key)})" for key in keys]
         if request.sort is not None:
             parts += self._sort(request.sort)
         if request.descending:
@@ -326,7 +209,16 @@ class QueryFunction:
         return f"Decimal({self._text(key.text)})"
 
     def _text(self, parts: Sequence[object]) -> str:
-        return text_of(parts, lambda field: self._parameters[field.name], _loop_variable)
+        """Return the expression of a key's text."""
+        texts: list[tuple[bool, str]] = []
+        for part in parts:
+            if isinstance(part, str):
+                texts.append((True, part))
+            elif isinstance(part, Field):
+                texts.append((False, apply_pipes(self._parameters[part.name], part.pipes).text))
+            else:
+                texts.append((False, "period" if isinstance(part, Periods) else "str(bucket)"))
+        return text_expression(texts)
 
     def _sort(self, sort: SortRange) -> list[Code]:
         """Return the condition on the sort key: none, a prefix, or bounds."""
@@ -352,6 +244,106 @@ class QueryFunction:
         if not focus.pipes:
             return value.source
         return f"None if {value.source} is None else {apply_pipes(value, focus.pipes).text}"
+
+    # --- whether an item fits ---
+
+    def _fits(self) -> tuple[str, list[str]]:
+        """Return the expression of the function that tells what fits, and its definition if it needs one."""
+        blocks = [self._block(entity) for entity in self.plan.asked.entities]
+        if len(blocks) == 1 and blocks[0][1] == [f"{self._scope.recognisers[self.plan.asked.entities[0]]}(item)"]:
+            return self._scope.recognisers[self.plan.asked.entities[0]], []
+        lines = ["    def fits(item: Item) -> bool:"]
+        if not any(first for first, _ in blocks):
+            if len(blocks) == 1:
+                return "fits", [*lines, *statement("return ", Every(blocks[0][1]), 8)]
+            if all(len(conditions) == 1 for _, conditions in blocks):
+                either = Every([conditions[0] for _, conditions in blocks], "or")
+                return "fits", [*lines, *statement("return ", either, 8)]
+        for place, (first, conditions) in enumerate(blocks, 1):
+            lines += first
+            if place == len(blocks):
+                lines += statement("return ", Every(conditions), 8)
+            else:
+                lines += [*statement("if ", Every(conditions), 8, ":"), "            return True"]
+        return "fits", lines
+
+    def _block(self, entity: str) -> tuple[list[str], list[Code]]:
+        """Return the statements before the conditions of an entity, and the conditions."""
+        scope = self._scope
+        variables = _variables_name(self.plan, entity)
+        names = scope.item_names(entity, variables)
+        requests = [request for request in self.plan.requests if entity in request.entities]
+        match = scope.rules.entities[entity].conditions
+        recognised = all(self._is_known(entity, name, requests, names) for name in match.names)
+        tests = self._conditions(entity, requests, names, match if recognised else Pattern((), {}))
+        conditions = [*{flat(test): test for test in tests}.values()]
+        parsed = f"_key_variables(item, {scope.keys[entity]})"
+        sure = f"{scope.recognisers[entity]}(item)"
+        if not names.used:
+            return [], [sure if recognised else f"{parsed} is not None", *conditions]
+        more = [sure] if recognised and match.conditions else []
+        return [f"        {variables} = {parsed}"], [f"{variables} is not None", *more, *conditions]
+
+    def _is_known(self, entity: str, name: str, requests: list[Request], names: ItemNames) -> bool:
+        """Return whether an item shows a value, if it has it: not all indexes project all attributes."""
+        table = self._scope.rules.tables[self._scope.rules.entities[entity].table]
+        kept = [None if request.index is None else table.shown(request.index) for request in requests]
+        return name in names.variables or all(attributes is None or root(name) in attributes for attributes in kept)
+
+    def _conditions(self, entity: str, requests: list[Request], names: ItemNames, match: Pattern) -> Iterator[Code]:
+        query = self.plan.asked
+        needed = {names.if_stored(name) for name in (query.range, query.ordered_by) if name is not None}  # tested below
+        for condition in query.where.conditions:
+            read = Pattern((condition,), {}).names
+            if condition in match.conditions or not all(self._is_known(entity, name, requests, names) for name in read):
+                continue
+            if (text := condition_source(condition, names)) != "True" and text not in needed:
+                yield text
+        for field in query.by:
+            if not self._sure(entity, field, requests) and self._is_known(entity, field.name, requests, names):
+                yield from self._equal(entity, field, names)
+        for name in dict.fromkeys(filter(None, (query.range, query.ordered_by))):
+            if not self._is_known(entity, name, requests, names):
+                continue
+            if name == query.range and self.bounds is not None:
+                bounds = [self.bounds.low.source, self.bounds.high.source, *filter(None, [self.bounds.beginning])]
+                yield Call("_is_within(", [names.value(name), *bounds])
+            elif (present := names.if_present(name)) is not None:
+                yield present
+
+    def _sure(self, entity: str, field: Field, requests: list[Request]) -> bool:
+        """Return whether the key of the table determines a variable."""
+        return field.name in self._scope.variables[entity] and all(
+            request.index is None and any(Field(field.name) in key.text for key in (*request.partition, *request.fixed))
+            for request in requests
+        )
+
+    def _equal(self, entity: str, field: Field, names: ItemNames) -> Iterator[str]:
+        """Yield the conditions that a value is the caller's."""
+        wanted = self._parameters[field.name]
+        if field.name in self._scope.variables[entity]:
+            own = self._scope.parameter(entity, field.name).type
+            names.used.add(field.name)
+            held = Variable(names.variables[field.name], own)
+            if not field.pipes and own == wanted.type == TEXT:
+                yield f"{held.source} == {wanted.source}"
+            else:
+                yield f"{apply_pipes(held, field.pipes).text} == {apply_pipes(wanted, field.pipes).text}"
+        elif field.pipes:
+            held = Variable(names.value(field.name, sure=True), EITHER)
+            yield str(names.if_present(field.name))
+            yield f"{apply_pipes(held, field.pipes).text} == {apply_pipes(wanted, field.pipes).text}"
+        elif wanted.type == TEXT and self._is_key(entity, field.name):
+            yield f"{names.value(field.name)} == {wanted.source}"
+        else:
+            yield f"_same_text({names.value(field.name)}, {wanted.source})"
+
+    def _is_key(self, entity: str, name: str) -> bool:
+        """Return whether an attribute is a key of an index that is read, so that its type is known."""
+        table = self._scope.rules.tables[self._scope.rules.entities[entity].table]
+        return all(
+            request.index is not None and name in table.indexes[request.index].names for request in self.plan.requests
+        )
 
     # --- what is shown ---
 
@@ -417,10 +409,6 @@ def _variables_name(plan: Plan, entity: str) -> str:
 def _keys(request: Request) -> list[Sequence[object]]:
     texts: list[Sequence[object]] = [key.text for key in (*request.partition, *request.fixed)]
     return texts + ([request.sort.prefix] if request.sort else [])
-
-
-def _loop_variable(part: object) -> str:
-    return "period" if isinstance(part, Periods) else "str(bucket)"
 
 
 def _spread(code: Code) -> Code:

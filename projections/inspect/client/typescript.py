@@ -28,10 +28,7 @@ TYPES = {
     "bool": "boolean",
     "Any": "unknown",
     "list": "unknown[]",
-    "Item": "Item",
-    "Scalar": "Scalar",
-    "Table": "Table",
-    "Ranking": "Ranking",
+    **{name: name for name in ("Item", "Scalar", "Table", "Ranking")},
 }
 
 CALLED = {"Results": "new Results", "Ranking": "new Ranking", "str": "String", "range": "range"}
@@ -165,16 +162,15 @@ def _join(layout: Joined, indent: int, after: str = "") -> list[str]:
     return [*body, *last[:-1], last[-1] + after]
 
 
-def comment(indent: int, text: str) -> list[str]:
+def comment(text: str) -> list[str]:
     """Return the lines of a documentation comment with the paragraphs of a docstring."""
-    margin = " " * indent
     paragraphs = [printable(" ".join(part.split())).replace("*/", "*\\/") for part in text.split("\n\n")]
-    if len(paragraphs) == 1 and len(paragraphs[0]) + indent + 7 <= WIDTH:
-        return [f"{margin}/** {paragraphs[0]} */"]
+    if len(paragraphs) == 1 and len(paragraphs[0]) + 7 <= WIDTH:
+        return [f"/** {paragraphs[0]} */"]
     texts: list[str] = []
     for number, paragraph in enumerate(paragraphs):
-        texts += [*([""] if number else []), *textwrap.wrap(paragraph, WIDTH - indent - 3, break_long_words=False)]
-    return [f"{margin}/**", *(f"{margin} * {line}".rstrip() for line in texts), f"{margin} */"]
+        texts += [*([""] if number else []), *textwrap.wrap(paragraph, WIDTH - 3, break_long_words=False)]
+    return ["/**", *(f" * {line}".rstrip() for line in texts), " */"]
 
 
 def text_literal(text: str) -> str:
@@ -234,7 +230,7 @@ class Module:
         used = _words("\n".join([*own, *shared]))
         names = [*(name for name in SDK if name in used), *(f"type {name}" for name in SDK_TYPES if name in used)]
         imported = lines(Group("{", names, "}"), 0, "import ", ' from "@aws-sdk/lib-dynamodb";')
-        head = "\n".join([*comment(0, "\n\n".join(about)), "", *imported])
+        head = "\n".join([*comment("\n\n".join(about)), "", *imported])
         return "\n\n".join([head, *own, "// --- helpers ---", *shared]) + "\n"
 
     def name(self, python: str) -> str:
@@ -255,7 +251,7 @@ class Module:
         match node:
             case ast.ClassDef(name=name, body=[ast.Expr(value=ast.Constant(value=str(about))), *fields]):
                 members = [(each.target.id, each.annotation) for each in fields if isinstance(each, ast.AnnAssign)]  # type: ignore[union-attr]
-                return [*comment(0, about), *self._interface(name, members)]
+                return [*comment(about), *self._interface(name, members)]
             case ast.Assign(
                 value=ast.Call(func=ast.Name(id="TypedDict"), args=[ast.Constant(value=str(name)), fields])
             ):
@@ -318,7 +314,7 @@ class Module:
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
         function = self.name(node.name)
         about, *body = node.body
-        docs = comment(0, _in_javascript(_string(about.value))) if isinstance(about, ast.Expr) else []
+        docs = comment(_in_javascript(_string(about.value))) if isinstance(about, ast.Expr) else []
         match node.returns:
             case ast.Subscript(value=ast.Name(id="TypeGuard"), slice=kind):
                 self._tables, self._writing = {}, False
