@@ -32,7 +32,9 @@ __all__ = [
     "parts_of",
     "print_first",
     "print_grid",
+    "print_json",
     "print_line",
+    "print_markup",
     "print_text",
     "units",
 ]
@@ -82,6 +84,11 @@ def print_line(text: str = "", *, err: bool = False) -> None:
     click.echo("".join(_colour(*part) if colours else part[0] for part in parts_of(text)), err=err, color=colours)
 
 
+def print_markup(template: LiteralString, *data: object) -> None:
+    """Print one line as `markup` makes it."""
+    print_line(markup(template, *data))
+
+
 def _is_terminal(stream: TextIO) -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
@@ -117,6 +124,10 @@ def print_text(text: str, *, end: str = "\n") -> None:
 
 def json_text(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def print_json(value: Any) -> None:
+    print_text(json_text(value))
 
 
 def print_grid(rows: Sequence[Sequence[tuple[str, str]]], indent: int = 2, after: str = "\n") -> None:

@@ -26,7 +26,7 @@ from projections.cli.options import Tables, as_json, document_of, find_rules
 from projections.cli.stack import Deployed, find_deployed
 from projections.errors import UsageError
 from projections.inspect.explain.words import json_words
-from projections.terminal import Bar, count, interactive, json_text, print_line, print_text
+from projections.terminal import Bar, count, interactive, json_text, print_json, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
@@ -85,6 +85,7 @@ def command(
       projections apply rules.yaml --stack shop --dry-run
       projections apply rules.yaml --stack shop --yes
     """
+    from projections.cli.diff import print_difference
     from projections.operations.backfill.runner import Runner, backfill_with_threads
 
     asks = not (yes or as_json or dry_run)
@@ -99,7 +100,9 @@ def command(
     fates = _fates(live.program, before, retire, asks=asks)
     plan = _plan(there, live, backfill, before, fates, hold=hold, restart=restart, counts=dry_run)
     if not as_json:
-        _print_plan(plan, path.name, None if queue_url else max_writes, queued=queue_url is not None)
+        print_difference(plan.difference, "published rules", path.name, steps=False)
+        for line in _plan_lines(plan, max_writes, queued=queue_url is not None):
+            print_line(line)
     refused = plan.difference.impossible
     try:
         for text in there.warnings(live, refuse=True, permissions=True):
@@ -120,7 +123,7 @@ def command(
         return 1 if refused else code
     if plan.is_empty and not restart:
         if as_json:
-            print_text(json_text({"versions": states_of(plan.after), **page}))
+            print_json({"versions": states_of(plan.after), **page})
         return 0
     if asks and not ask("Apply these rules?"):
         print_line("Nothing was written.", err=True)
@@ -266,14 +269,6 @@ def _fates(program: Program, before: RegistrySnapshot | None, retire: Sequence[s
     return fates
 
 
-def _print_plan(plan: _Plan, file: str, max_writes: int | None, *, queued: bool) -> None:
-    from projections.cli.diff import print_difference
-
-    print_difference(plan.difference, "published rules", file, steps=False)
-    for line in _plan_lines(plan, max_writes, queued=queued):
-        print_line(line)
-
-
 def _plan_lines(plan: _Plan, max_writes: int | None, *, queued: bool) -> Iterator[str]:
     if plan.estimate is not None:
         yield from _estimate_lines(plan.estimate, max_writes, queued=queued)
@@ -301,13 +296,10 @@ def _estimate_lines(estimate: FillEstimate, max_writes: int | None, *, queued: b
     from projections.operations.health import duration
 
     spent = cost_words(estimate.write_units, estimate.read_units)
-    time = (
-        "the worker does it"
-        if queued
-        else f"{duration(max(1.0, estimate.seconds(max_writes)))} at {ITEMS_PER_SECOND} items a second"
-    )
-    if max_writes and not queued:
-        time += f" and {max_writes:,} writes a second"
+    time = "the worker does it"
+    if not queued:
+        time = f"{duration(max(1.0, estimate.seconds(max_writes)))} at {ITEMS_PER_SECOND} items a second"
+        time += f" and {max_writes:,} writes a second" if max_writes else ""
     yield f"The fill reads {count(estimate.items, 'item')} of the tables: about {spent}; {time}."
     if estimate.rejected:
         yield f"{count(estimate.rejected, 'value')} of {count(estimate.sampled, 'item')} would be rejected: see --dry-run."

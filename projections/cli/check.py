@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import click
 
 from projections.cli.options import as_json, find_rules, program_of
 from projections.errors import UsageError
-from projections.terminal import count, json_text, markup, print_grid, print_line, print_text
+from projections.terminal import count, markup, print_grid, print_json, print_line, print_markup
 
 if TYPE_CHECKING:
     from projections.language.findings.kinds import Finding
@@ -26,12 +26,7 @@ COLOURS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 @click.command("check")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option(
-    "--template",
-    "template",
-    metavar="FILE",
-    help="Compare this SAM or CloudFormation template with the rules instead.",
-)
+@click.option("--template", metavar="FILE", help="Compare this SAM or CloudFormation template with the rules instead.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of rule files, for editors.")
 @as_json
 @click.option(
@@ -73,7 +68,7 @@ def command(files: tuple[str, ...], template: str | None, schema: bool, as_json:
     if schema:
         from projections.language.schema import json_schema
 
-        print_text(json_text(json_schema()))
+        print_json(json_schema())
         return 0
     paths = [find_rules(file) for file in dict.fromkeys(files)] or [find_rules()]
     if len(paths) > 1 and (template is not None or as_json):
@@ -95,7 +90,7 @@ def _check(path: Path, as_json: bool, fail_on: str) -> int:
     if as_json:
         findings = [asdict(finding) for finding in reviewed.findings]
         document = reviewed.rules.document() if reviewed.rules is not None else None
-        print_text(json_text({"findings": findings, "rules": rows, "document": document}))
+        print_json({"findings": findings, "rules": rows, "document": document})
     else:
         _print(rows, reviewed.findings, _near(path))
     return int(any(_as_bad(finding.severity, fail_on) for finding in reviewed.findings))
@@ -108,7 +103,7 @@ def _compare(path: Path, template: str, as_json: bool, fail_on: str) -> int:
 
     findings = disagreements(read_template(template), Deployment(str(path), program_of(str(path))))
     if as_json:
-        print_text(json_text({"template": template, "findings": [asdict(finding) for finding in findings]}))
+        print_json({"template": template, "findings": [asdict(finding) for finding in findings]})
     else:
         wrong = sum(finding.severity != "note" for finding in findings)
         again = _again(Path(template), path) if wrong else ""
@@ -195,44 +190,34 @@ def _print_rule(row: Mapping[str, Any], findings: list[Finding]) -> None:
     sources = row["from"] if isinstance(row["from"], str) else " and ".join(row["from"])
     hold = markup(" [yellow](held)[/]") if row["hold"] else ""
     target = "on the same item" if ACTIONS[row["kind"]].on_source else f"→ {row['into']}"
-    print_line(
-        markup(
-            "[bold cyan]{}[/]{}  {} of {}{} {}  [dim]{}[/]",
-            row["rule"],
-            hold,
-            row["kind"],
-            sources,
-            only,
-            target,
-            row["key"],
-        )
+    print_markup(
+        "[bold cyan]{}[/]{}  {} of {}{} {}  [dim]{}[/]",
+        row["rule"],
+        hold,
+        row["kind"],
+        sources,
+        only,
+        target,
+        row["key"],
     )
-    for text in _about(row):
-        print_line(markup("  [dim]{}[/]", text))
+    facts = [f"owner: {row['owner']}"] if row["owner"] else []
+    facts += [f"tags: {', '.join(row['tags'])}"] if row["tags"] else []
+    facts += [f"within: {row['within']} s"] if row["within"] else []
+    for text in filter(None, (row["description"], "; ".join(facts))):
+        print_markup("  [dim]{}[/]", text)
     print_grid([[(attribute, ""), (how, "dim")] for attribute, how in row["writes"].items()], after="")
     if row["fromAttributes"]:
         names = ", ".join(f"{{{name}}}" for name in row["fromAttributes"])
-        print_line(markup("  [dim]key: {} of the attributes of {}.[/]", names, sources))
+        print_markup("  [dim]key: {} of the attributes of {}.[/]", names, sources)
     taken = WritePath(**row["path"])
     name = f"{taken.name}: " if taken.name != row["kind"] else ""
-    print_line(markup("  [dim]path: {}. {}.[/]", name + taken.how, taken.units))
+    print_markup("  [dim]path: {}. {}.[/]", name + taken.how, taken.units)
     if row["after"]:
         passes = f"{row['passes']} passes through the stream" if row["passes"] > 1 else "in the same write"
-        print_line(markup("  [dim]after {}: {}.[/]", ", ".join(row["after"]), passes))
+        print_markup("  [dim]after {}: {}.[/]", ", ".join(row["after"]), passes)
     _print_findings(findings, "  ")
     if not findings:
         print_line()
-
-
-def _about(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is said about a rule."""
-    if row["description"]:
-        yield row["description"]
-    parts = [f"owner: {row['owner']}"] if row["owner"] else []
-    parts += [f"tags: {', '.join(row['tags'])}"] if row["tags"] else []
-    parts += [f"within: {row['within']} s"] if row["within"] else []
-    if parts:
-        yield "; ".join(parts)
 
 
 def _print_findings(findings: list[Finding], indent: str = "") -> None:
@@ -240,22 +225,20 @@ def _print_findings(findings: list[Finding], indent: str = "") -> None:
         colour = COLOURS[finding.severity]
         place = f"{finding.file}:{finding.line}:{finding.column}:"
         code = markup(" [dim]{}[/]", f"[{finding.code}]") if finding.code != "mistake" else ""
-        print_line(
-            markup(
-                "{}[bold]{}[/] [cyan]{}[/]: [{}]{}[/]{}: {}",
-                indent,
-                place,
-                finding.path,
-                colour,
-                finding.severity,
-                code,
-                finding.reason,
-            )
+        print_markup(
+            "{}[bold]{}[/] [cyan]{}[/]: [{}]{}[/]{}: {}",
+            indent,
+            place,
+            finding.path,
+            colour,
+            finding.severity,
+            code,
+            finding.reason,
         )
         if finding.instead:
-            print_line(markup("{}  [green]→[/] {}", indent, finding.instead + ":" * bool(finding.paste)))
+            print_markup("{}  [green]→[/] {}", indent, finding.instead + ":" * bool(finding.paste))
         for line in finding.paste.splitlines():
-            print_line(markup("{}      [cyan]{}[/]", indent, line))
+            print_markup("{}      [cyan]{}[/]", indent, line)
     if findings:
         print_line()
 
@@ -266,7 +249,7 @@ def _print_summary(file: str, rows: list[dict[str, Any]], findings: tuple[Findin
     parts += [count(counts[severity], severity) for severity in ("warning", "note") if counts[severity]]
     colour, mark = ("red", "✗") if counts["error"] else ("yellow", "!") if counts["warning"] else ("green", "✓")
     rules = f"{count(len(rows), 'rule')}, " if rows or not counts["error"] else ""
-    print_line(markup("[{}]{}[/] {}: {}{}.", colour, mark, file, rules, ", ".join(parts)))
+    print_markup("[{}]{}[/] {}: {}{}.", colour, mark, file, rules, ", ".join(parts))
 
 
 def _near(path: Path) -> str:

@@ -14,7 +14,7 @@ from projections.cli.options import (
     put_out,
     rules_argument,
 )
-from projections.terminal import count, json_text, print_line, print_text
+from projections.terminal import count, print_json, print_line
 
 
 @click.command("client")
@@ -66,7 +66,7 @@ def command(
         return 1
     if as_json:
         document = {"functions": dict(client.functions), "missing": dict(client.missing)}
-        print_text(json_text(document if output else {**document, "module": text}))
+        print_json(document if output else {**document, "module": text})
     for name, reason in client.missing.items():
         print_line(f"query {name}: no function, {reason}", err=True)
     for name, reason in client.renamed.items():

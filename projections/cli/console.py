@@ -16,7 +16,7 @@ from projections.cli.options import Sources, Tables, as_json, find_rules, source
 from projections.cli.stack import Deployed, find_deployed
 from projections.errors import UsageError
 from projections.language.rules import public_name
-from projections.terminal import count, json_text, parts_of, print_line, print_text, units
+from projections.terminal import count, parts_of, print_json, print_line, units
 
 if TYPE_CHECKING:
     from projections.console.console_pages import ItemView
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _LEDGER_SECONDS = 2.0
 _SERVICES_SECONDS = 60.0
 """How long the state in the ledger, and what services report, are shown before they are read again."""
-
-_UNKNOWN = "not active"
 
 
 @click.command("console")
@@ -65,7 +63,7 @@ def command(
     source = LiveSource(options, function, sources)
     with Server(port or 0, routes(source), failure_answer) as server:
         if as_json:
-            print_text(json_text({"url": server.url, "place": source.place}))
+            print_json({"url": server.url, "place": source.place})
         else:
             print_line(f"{server.url} shows {source.place}. Press Ctrl-C to stop.")
         if open_browser:
@@ -176,7 +174,7 @@ def _state_of(recorded: LedgerStatus, rule: str) -> str:
     """Return the state of a rule: of each version with its number, if there are several."""
     states = {name: state for name, state in recorded.versions.items() if public_name(name) == rule}
     several = (f"{name.rpartition('.')[2]} {state}" for name, state in states.items())
-    return _UNKNOWN if not states else ", ".join(several) if len(states) > 1 else next(iter(states.values()))
+    return ", ".join(several) if len(states) > 1 else next(iter(states.values()), "not active")
 
 
 def _rule(

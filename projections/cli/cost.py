@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,13 +11,11 @@ from projections.cli.options import as_json, document_of, find_rules, rules_opti
 from projections.errors import UsageError
 from projections.language.program import Program
 from projections.language.syntax import suggest
-from projections.terminal import json_text, markup, print_grid, print_line, print_text
+from projections.terminal import print_grid, print_json, print_line, print_markup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from projections.inspect.cost.change_costs import Flow, Worst
-    from projections.inspect.cost.estimate import Estimate, HotKey
+    from projections.inspect.cost.estimate import Estimate
     from projections.language.models import Rules
 
 
@@ -95,7 +93,7 @@ def command(
     if as_json:
         maxima = {rule: write.document for rule, write in worst.items()}
         lanes = {"rules": names, "writeUnitsPerEvent": units}
-        print_text(json_text({**total.document(), "withLanes": lanes, "worstWrite": maxima}))
+        print_json({**total.document(), "withLanes": lanes, "worstWrite": maxima})
     else:
         _print_estimate(program, total, worst, names, units)
     return 0
@@ -185,8 +183,8 @@ def _print_estimate(
         parts += [f"{write.per_child:,} × children"] if write.per_child else []
         maxima.append(f"{rule} {' + '.join(parts)}")
     prices = ", ".join(f"{_price(price)} per {unit}" for price, unit in PRICES.values())
-    print_line(markup("[dim]Prices of us-east-1: {}. Storage is not included.[/]", prices))
-    print_line(markup("[dim]Most write units of one write of an item of 400 KB: {}[/]", ", ".join(maxima)))
+    print_markup("[dim]Prices of us-east-1: {}. Storage is not included.[/]", prices)
+    print_markup("[dim]Most write units of one write of an item of 400 KB: {}[/]", ", ".join(maxima))
 
 
 def _short(value: float) -> str:
@@ -218,10 +216,10 @@ def _print_head(estimate: Estimate) -> None:
     if estimate.events_per_second is not None:
         rate = f"{_count_words(estimate.events_per_second, 'event')} a second"
         title = f"{rate} like a sample" if estimate.sampled else rate
-    print_line(markup("[bold]{}[/]: {}", title, changes))
-    print_line(markup("[dim]{} per invocation[/]", _count_words(estimate.events, "event")))
+    print_markup("[bold]{}[/]: {}", title, changes)
+    print_markup("[dim]{} per invocation[/]", _count_words(estimate.events, "event"))
     if not estimate.spending.write_units:
-        print_line(markup("[yellow]These changes cause no writes: no rule reads what they change.[/]"))
+        print_markup("[yellow]These changes cause no writes: no rule reads what they change.[/]")
     print_line()
 
 
@@ -243,7 +241,7 @@ def _print_spending(estimate: Estimate) -> None:
     names = ("write units", "read units", "Lambda requests", "Lambda time")
     parts = zip(names, estimate.spending.dollars.values(), strict=True)
     costs = ", ".join(f"{name} {_money(price * MILLION)}" for name, price in parts if price)
-    print_line(markup("[dim]A million events: {}.[/]", costs))
+    print_markup("[dim]A million events: {}.[/]", costs)
     print_line()
 
 
@@ -270,16 +268,12 @@ def _print_hot(estimate: Estimate) -> None:
         return
     timed = estimate.events_per_second is not None
     of = "units a second, of 1,000 that one partition accepts" if timed else "units that the sample used of each"
-    print_line(markup("[bold]The hottest keys[/]  [dim]{}[/]", of))
+    print_markup("[bold]The hottest keys[/]  [dim]{}[/]", of)
     for key in estimate.hot[:5]:
-        _print_key(key, timed)
+        color = "red" if key.load > 1 else "yellow" if key.load > WARM else "green"
+        limit = f", of which it accepts {key.limit:,.0f} events a second" if key.limit is not None else ""
+        rate = f"{_count_words(key.units, 'unit')}{' a second' if timed else ''}"
+        print_markup("  [{}]{}[/]  {}[dim]{}[/]", color, rate, key.key, limit)
+        if key.load > WARM and key.advice:
+            print_line(f"      {key.advice}")
     print_line()
-
-
-def _print_key(key: HotKey, timed: bool) -> None:
-    color = "red" if key.load > 1 else "yellow" if key.load > WARM else "green"
-    limit = f", of which it accepts {key.limit:,.0f} events a second" if key.limit is not None else ""
-    rate = f"{_count_words(key.units, 'unit')}{' a second' if timed else ''}"
-    print_line(markup("  [{}]{}[/]  {}[dim]{}[/]", color, rate, key.key, limit))
-    if key.load > WARM and key.advice:
-        print_line(f"      {key.advice}")

@@ -12,7 +12,7 @@ import click
 
 from projections.cli.options import Tables, document_of, find_rules, table_options
 from projections.inspect.explain.words import encoded_words, key_words, value_words
-from projections.terminal import Styled, markup, print_line, units
+from projections.terminal import Styled, markup, print_line, print_markup, units
 
 if TYPE_CHECKING:
     from projections.dev.projector import Delivery, Written
@@ -80,30 +80,30 @@ class Printer:
         if task and not delivery.written and not delivery.rejected:
             return
         if task:
-            print_line(markup("{}  task  [dim]the other pages of a push[/]", time.strftime("%H:%M:%S")))
+            print_markup("{}  task  [dim]the other pages of a push[/]", time.strftime("%H:%M:%S"))
         alone = len(delivery.records) == 1
         for report, own in zip(delivery.records, delivery.own, strict=True):
             if not own or any(rule.effect for rule in report.rules):
                 self._record(report, own, delivery if alone else None)
         for written in delivery.written:
-            print_line(markup("          [green]→[/] {}", _write_words(written)))
+            print_markup("          [green]→[/] {}", _write_words(written))
         if more := delivery.writes - len(delivery.written):
-            print_line(markup("          [green]→[/] and {:,} more writes", more))
+            print_markup("          [green]→[/] and {:,} more writes", more)
         if not alone and (spent := _units(delivery)):
-            print_line(markup("          [dim]{}[/]", spent))
+            print_markup("          [dim]{}[/]", spent)
         for rejection in delivery.rejected:
             by = markup(" by [cyan]{}[/]", rejection.rule) if rejection.rule else ""
             key = encoded_words(rejection.key) if rejection.key else "a record"
-            print_line(markup("          [yellow]quarantined[/]{}  {}", by, f"{key}: {rejection.reason}"))
+            print_markup("          [yellow]quarantined[/]{}  {}", by, f"{key}: {rejection.reason}")
         if delivery.failed is not None:
-            print_line(markup("          [red]failed[/]  {}; will be retried", delivery.failed))
+            print_markup("          [red]failed[/]  {}; will be retried", delivery.failed)
 
     def _record(self, report: RecordReport, own: bool, alone: Delivery | None) -> None:
         """Print a record, with the rules that it concerns, and its cost if it came alone."""
         record = report.record
         clock = time.strftime("%H:%M:%S")
         if record is None:
-            print_line(markup("{}  [yellow]unreadable[/]  {}", clock, report.flaw or ""))
+            print_markup("{}  [yellow]unreadable[/]  {}", clock, report.flaw or "")
             return
         style = "dim" if own else "bold"
         entity = report.entity or "(no entity)"
@@ -127,7 +127,7 @@ class Printer:
         for finding in findings:
             colour = {"error": "red", "warning": "yellow"}.get(finding.severity)
             for line in str(finding).split("\n") if colour else ():
-                print_line(markup("[{}]{}[/]", colour, line))
+                print_markup("[{}]{}[/]", colour, line)
 
     def report_change(self, difference: Difference, name: str) -> None:
         """Print how the new rules differ."""

@@ -14,7 +14,7 @@ from projections.cli.options import as_json, find_rules
 from projections.errors import UsageError
 from projections.language.measures import FUNCTIONS, Measure
 from projections.printable import printable
-from projections.terminal import json_text, markup, print_line, print_text
+from projections.terminal import markup, print_json, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.inspect.diff.changed_rules import Part
@@ -42,7 +42,7 @@ def command(old: str, new: str | None, markdown: bool, as_json: bool) -> int:
     before, after = _path(old), _path(new) if new else find_rules()
     differences = difference(_document(before), _document(after))
     if as_json:
-        print_text(json_text(as_data(differences)))
+        print_json(as_data(differences))
     elif markdown:
         print_text(as_markdown(differences, before.name, after.name))
     else:
@@ -248,10 +248,7 @@ def as_markdown(difference: Difference, old: str, new: str) -> str:
                 lines.append(text if text[:1].isdigit() else f"- {text}")
             case _:
                 lines += ["", text]
-    text = "\n".join(lines) + "\n"
-    while "\n\n\n" in text:
-        text = text.replace("\n\n\n", "\n\n")
-    return text
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines) + "\n")
 
 
 def _code_span(text: str) -> str:

@@ -28,7 +28,7 @@ from projections.language.keys import ItemKey, encode_key
 from projections.language.program import Program
 from projections.language.rules import public_name
 from projections.operations.verify.drift import KINDS, REPAIRS
-from projections.terminal import Styled, count, json_text, markup, print_line, print_text, units
+from projections.terminal import Styled, count, markup, print_json, print_line, print_markup, units
 
 if TYPE_CHECKING:
     from projections.inspect.explain.events import ActionReport, BatchReport, Explanation, RequestReport
@@ -96,7 +96,7 @@ def _events(program: Program, events: tuple[str, ...], as_json: bool) -> int:
     rehearsal = rehearse(program, [event.record for event in recorded])
     explanation = explain(program, rehearsal, [event.place for event in recorded])
     if as_json:
-        print_text(json_text(explanation_document(explanation)))
+        print_json(explanation_document(explanation))
     else:
         _print_explanation(explanation)
     return 1 if explanation.rejected or explanation.failed else 0
@@ -112,7 +112,7 @@ def _item(live: Live, item: str, as_json: bool) -> int:
     secret = read_secret(live.store)
     hashed = key_hash(secret, encode_key(key)) if secret is not None else None
     if as_json:
-        print_text(json_text({**item_document(report), "hash": hashed}))
+        print_json({**item_document(report), "hash": hashed})
     else:
         for line in item_lines(live.program, report):
             print_line(line)
@@ -135,13 +135,10 @@ def _print_explanation(explanation: Explanation) -> None:
             for position, record in enumerate(report.records):
                 _print_record(record, position + 1, report.places[position] if report.places else "")
         _print_batch(report, f"Batch {number}" if report.batch.round == 0 else "Then, from the stream of these writes")
-    if explanation.rehearsal.assumed:
-        names = _names(explanation.rehearsal.assumed)
-        print_line(markup("[dim]Assumed to exist, because the events do not include it: {}.[/]", names))
-    if explanation.unknown:
-        names = _names(explanation.unknown)
-        print_line(markup("[dim]Assumed to be absent, because the events do not include it: {}.[/]", names))
-    print_line(markup("[bold]Total[/]: {}.", _spent(explanation.rehearsal.spent)))
+    for keys, state in ((explanation.rehearsal.assumed, "exist"), (explanation.unknown, "be absent")):
+        if keys:
+            print_markup("[dim]Assumed to {}, because the events do not include it: {}.[/]", state, _names(keys))
+    print_markup("[bold]Total[/]: {}.", _spent(explanation.rehearsal.spent))
 
 
 def _names(keys: Sequence[ItemKey]) -> str:
@@ -152,30 +149,28 @@ def _names(keys: Sequence[ItemKey]) -> str:
 def _print_record(report: RecordReport, number: int, place: str) -> None:
     record = report.record
     if record is None:
-        print_line(markup("[bold]{}[/]  [red]unusable record[/]  [dim]{}[/]", number, place))
+        print_markup("[bold]{}[/]  [red]unusable record[/]  [dim]{}[/]", number, place)
         print_line(f"   {report.flaw!s}")
         print_line()
         return
     event = f"{record.event} (expired)" if record.expired else record.event
     variables = ", ".join(f"{name} {text}" for name, text in report.variables.items())
     entity = f"{report.was} → {report.entity}" if report.was else report.entity or "no entity"
-    print_line(
-        markup(
-            "[bold]{}  {}  {}[/]  [cyan]{}[/]{}  [dim]record {}, {}[/]",
-            number,
-            event,
-            key_words(record.key),
-            entity,
-            markup(" [dim]({})[/]", variables) if variables else "",
-            record.sequence,
-            place,
-        ),
+    print_markup(
+        "[bold]{}  {}  {}[/]  [cyan]{}[/]{}  [dim]record {}, {}[/]",
+        number,
+        event,
+        key_words(record.key),
+        entity,
+        markup(" [dim]({})[/]", variables) if variables else "",
+        record.sequence,
+        place,
     )
     for name, misfits in report.nearest:
-        print_line(markup("   not [cyan]{}[/]: {}", name, "; ".join(misfits)))
+        print_markup("   not [cyan]{}[/]: {}", name, "; ".join(misfits))
     if not report.rules:
         what = "no rule applies" if report.nearest else "no rule reads or writes items of this entity"
-        print_line(markup("   [dim]{}[/]", what))
+        print_markup("   [dim]{}[/]", what)
     width = max((len(rule.rule) for rule in report.rules), default=0)
     for rule in report.rules:
         _print_rule(rule, width)
@@ -187,26 +182,26 @@ def _print_rule(rule: RuleReport, width: int) -> None:
 
     name, why = rule.rule.ljust(width), "; ".join(rule.reasons)
     if not rule.effects:
-        print_line(markup("   [dim]– {}  no effect: {}[/]", name, why))
+        print_markup("   [dim]– {}  no effect: {}[/]", name, why)
     for effect in rule.effects:
         mark = markup("[red]✗[/]") if effect.kind == "quarantine" else markup("[green]✓[/]")
-        print_line(markup("   {} [cyan]{}[/]  {}", mark, name, effect_words(effect)))
+        print_markup("   {} [cyan]{}[/]  {}", mark, name, effect_words(effect))
     if rule.effects and why:
-        print_line(markup("{}[dim]because {}[/]", " " * (width + 7), why))
+        print_markup("{}[dim]because {}[/]", " " * (width + 7), why)
 
 
 def _print_batch(report: BatchReport, title: str) -> None:
-    print_line(markup("[bold]{}[/]: {}", title, report.summary))
+    print_markup("[bold]{}[/]: {}", title, report.summary)
     for request in report.requests:
         if request.actions:
             _print_request(request, report.batch.round)
     for rejection in report.batch.rejected:
         rule = markup("[cyan]{}[/]: ", rejection.rule) if rejection.rule else ""
-        print_line(markup("   [yellow]quarantined[/] {}{}", rule, rejection.reason))
+        print_markup("   [yellow]quarantined[/] {}{}", rule, rejection.reason)
     if report.batch.outcome.failed is not None:
-        print_line(markup("   [red]failed[/] {}", str(report.batch.outcome.failed_reason)))
+        print_markup("   [red]failed[/] {}", str(report.batch.outcome.failed_reason))
     if report.requests:
-        print_line(markup("   [dim]{}[/]", _spent(report.batch.spent)))
+        print_markup("   [dim]{}[/]", _spent(report.batch.spent))
     print_line()
 
 
@@ -215,7 +210,7 @@ def _print_request(report: RequestReport, round_: int) -> None:
     if request.operation in ("TransactWriteItems", "BatchExecuteStatement"):
         failed = "" if request.outcome == "done" else markup(", [red]not done[/]")
         writes = count(len(report.actions), "write")
-        print_line(markup("   {} of {}{}  [dim]{} units[/]", request.operation, writes, failed, request.write_units))
+        print_markup("   {} of {}{}  [dim]{} units[/]", request.operation, writes, failed, request.write_units)
         indent = "     "
     seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for action in report.actions:
@@ -225,7 +220,7 @@ def _print_request(report: RequestReport, round_: int) -> None:
             _print_action(action, indent, round_)
     for (kind, _), number in seen.items():
         if number > ALIKE:
-            print_line(markup("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind))
+            print_markup("     [dim]and {} more of kind {}; --json has all[/]", number - ALIKE, kind)
 
 
 def _print_action(action: ActionReport, indent: str, round_: int) -> None:
@@ -237,16 +232,14 @@ def _print_action(action: ActionReport, indent: str, round_: int) -> None:
         records = f", for {noun} {listed}"
     mark = "" if action.outcome == "done" else markup("[red]not done[/] ")
     cost = units(action.units, "unit") + "".join(f", {number} of {name}" for name, number in action.index_units.items())
-    print_line(
-        markup(
-            "{}{}{}{} [bold]{}[/]: {}  [dim]{}{}[/]",
-            *(indent, mark, action.role.kind, rules, action.on, action.does, cost, records),
-        )
+    print_markup(
+        "{}{}{}{} [bold]{}[/]: {}  [dim]{}{}[/]",
+        *(indent, mark, action.role.kind, rules, action.on, action.does, cost, records),
     )
     if action.condition:
-        print_line(markup("{}  [dim]if {}[/]", indent, action.condition))
+        print_markup("{}  [dim]if {}[/]", indent, action.condition)
     if action.why:
-        print_line(markup("{}  [red]because[/] {}", indent, action.why))
+        print_markup("{}  [red]because[/] {}", indent, action.why)
 
 
 def _spent(spent: Spent) -> str:
@@ -266,9 +259,7 @@ def item_lines(program: Program, report: ItemExplanation) -> Iterator[str]:
         variables = ", ".join(f"{name} {text}" for name, text in report.item.variables.items())
         of = markup("[cyan]{}[/]", report.item.entity.name) + (markup("  [dim]({})[/]", variables) if variables else "")
     else:
-        of = (
-            markup("[yellow]no entity[/]") if report.image is not None else markup("[yellow]the item does not exist[/]")
-        )
+        of = markup("[yellow]{}[/]", "the item does not exist" if report.image is None else "no entity")
     yield markup("[bold]{}[/]  {}", key_words(report.key), of)
     written = origins(program.model)
     for value in report.derived:
@@ -298,10 +289,8 @@ def _verdict(report: ItemExplanation) -> Iterator[Styled]:
         yield markup(
             "[green]✓[/] Nothing shows that an item is missing here. Whether a copy is, only its source shows."
         )
-    elif grouped:
-        yield markup("[green]✓[/] The item and the ledger agree.")
     else:
-        yield markup("[green]✓[/] No drift.")
+        yield markup("[green]✓[/] {}", "The item and the ledger agree." if grouped else "No drift.")
     if grouped:
         yield markup("[dim]The groups were not compared with all source items. `projections verify` does that.[/]")
 
@@ -391,9 +380,8 @@ def _source_lines(source: Source) -> Iterator[str]:
     if entry is not None and entry.recent:
         owed = ", ".join(encoded_words(element.partition("|")[2]) for element in sorted(entry.recent))
         yield markup("      [yellow]pending publishes: {}[/]", owed)
-    for rule, reason in entry.refused.items() if entry is not None else ():
-        yield markup("      [red]rejected by[/] [cyan]{}[/]: {}", public_name(rule), reason)
-    for rule, reason in source.problems:
+    refused = entry.refused.items() if entry is not None else ()
+    for rule, reason in (*((public_name(name), why) for name, why in refused), *source.problems):
         yield markup("      [red]rejected by[/] [cyan]{}[/]: {}", rule, reason)
     for rule, reason in source.unmet:
         yield markup("      [dim]– {}  does not apply: {}[/]", rule, reason)

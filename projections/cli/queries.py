@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal, InvalidOperation
@@ -24,7 +24,7 @@ from projections.cli.options import (
 from projections.errors import UsageError
 from projections.inspect.explain.words import short
 from projections.printable import printable
-from projections.terminal import count, markup, print_grid, print_line, units
+from projections.terminal import count, markup, print_grid, print_json, print_line, print_markup, print_text, units
 
 if TYPE_CHECKING:
     from projections.access.answers import AnswerPage
@@ -122,7 +122,6 @@ def command(
 
 def _show(rules: RuleSet, only: str | None, as_json: bool, markdown: bool = False) -> int:
     from projections.inspect.access_patterns import access_patterns, rank_patterns
-    from projections.terminal import json_text, print_text
 
     model = rules.program.model
     patterns = access_patterns(model, rules.queries, only)
@@ -134,8 +133,8 @@ def _show(rules: RuleSet, only: str | None, as_json: bool, markdown: bool = Fals
             patterns[number] = pattern._replace(proposal=None, plan=plan)
     ranks = [*rank_patterns(model, rules.queries)] if only is None else []
     if as_json:
-        more = {"ranks": [rank.document() for rank in ranks]} if ranks else {}
-        print_text(json_text({"queries": [pattern.document() for pattern in patterns], **more}))
+        more = {"ranks": [rank._asdict() for rank in ranks]} if ranks else {}
+        print_json({"queries": [pattern.document() for pattern in patterns], **more})
     elif markdown:
         head, *rows = [[_escape(text) for text, _ in row] for row in _table(patterns, ranks, 1000)]
         print_text("".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows)))
@@ -158,7 +157,6 @@ def _run(
     from projections.cli.stack import find_deployed
     from projections.language.access.planner import plan
     from projections.language.values import plain_items
-    from projections.terminal import json_text, print_text
 
     planned = plan(rules.program.model, query)
     reads(planned, parameters_of(query, parameters))  # reports mistakes before it looks for tables
@@ -169,7 +167,15 @@ def _run(
     page = answer.page(limit or query.limit or PAGE, token)
     page.items = plain_items(page.items)
     if as_json:
-        print_text(json_text(page_document(page, requests)))
+        print_json(
+            {
+                "items": page.items,
+                "requests": requests,
+                "token": page.token,
+                "scanned": page.scanned,
+                "readUnits": page.units,
+            }
+        )
     else:
         print_page(page, requests, columns_of(live.program, query))
 
@@ -194,7 +200,6 @@ def _rank(rule: str, board: dict[str, str], question: Question, options: Tables,
     from projections.access.ranking import check_board, ranking_of
     from projections.cli.stack import find_deployed
     from projections.language.program import Program
-    from projections.terminal import json_text, print_line, print_text
 
     if len(asked := question.options()) > 1:
         raise UsageError(f"{' and '.join(asked)} cannot be combined: pass one of them")
@@ -215,7 +220,7 @@ def _rank(rule: str, board: dict[str, str], question: Question, options: Tables,
     else:
         answer = ranking.sum_between(low, high) if ranking.has_sums else ranking.between(low, high)
     if as_json:
-        print_text(json_text({"rule": rule, "board": board, "found": None if answer is None else answer.document()}))
+        print_json({"rule": rule, "board": board, "found": None if answer is None else answer.document()})
     elif answer is None:
         print_line(f"{rule}: this board has no score at position {question.at}")
     else:
@@ -229,7 +234,6 @@ def _rank(rule: str, board: dict[str, str], question: Question, options: Tables,
 def _line(answer: Ranked | ScoreCount, *, counts: bool) -> str:
     from projections.access.ranking import ScoreCount, ScoreSum
     from projections.language.values import number_text
-    from projections.terminal import count
 
     scores = count(answer.total, "score")
     if isinstance(answer, ScoreCount):
@@ -251,19 +255,17 @@ def print_patterns(
     if patterns or ranks:
         print_grid(_table(patterns, ranks, 48), indent=0)
     if not patterns:
-        print_line(markup("{} has no queries. Add `queries:`.", file))
+        print_markup("{} has no queries. Add `queries:`.", file)
         return
     for pattern in patterns:
         if verbose or pattern.plan.verdict in ("filtered", "incomplete", "none"):
             _print_details(pattern, verbose=verbose)
     if sum(pattern.proposal is not None for pattern in patterns) > 1:
-        print_line(markup("Each addition is computed for the current rules, and can answer several queries."))
-        print_line(markup("Add one, then run the command again."))
+        print_line("Each addition is computed for the current rules, and can answer several queries.")
+        print_line("Add one, then run the command again.")
     good = sum(pattern.answered for pattern in patterns)
     colour, mark = ("green", "✓") if good == len(patterns) else ("red", "✗")
-    print_line(
-        markup("[{}]{}[/] {}: {}, {} answered.", colour, mark, file, count(len(patterns), "query", "queries"), good)
-    )
+    print_markup("[{}]{}[/] {}: {}, {} answered.", colour, mark, file, count(len(patterns), "query", "queries"), good)
 
 
 def _escape(text: str) -> str:
@@ -293,32 +295,29 @@ def _rows(pattern: AccessPattern, most: int) -> list[list[tuple[str, str]]]:
     ]
 
 
-def _rank_rows(pattern: RankPattern) -> Iterator[list[tuple[str, str]]]:
-    """Yield the row of a rank, then those of its sums, and of the items at positions if a query lists a board."""
+def _rank_rows(pattern: RankPattern) -> list[list[tuple[str, str]]]:
+    """Return the row of a rank, then those of its sums, and of the items at positions if a query lists a board."""
     from projections.inspect.access_patterns import WORDS
 
-    word, colour, question = WORDS["one"], COLOURS["one"], short(pattern.question, 48)
-    reads = f"{count(pattern.items, 'item')} for {pattern.key}"
-    styles = ("", "cyan", "dim", colour, "", "", "")
-    yield list(zip(("-", pattern.rule, question, word, "1", "ledger", reads), styles, strict=True))
+    word, question = WORDS["one"], short(pattern.question, 48)
+    rows = [("-", pattern.rule, question, word, "1", "ledger", f"{count(pattern.items, 'item')} for {pattern.key}")]
     if (sums := pattern.sums) is not None:
-        reads = f"at most {sums['readUnits']} read units"
         asked = short(f"The sum of {sums['sum']} between two scores", 48)
-        yield list(zip(("", "", asked, word, "1", "ledger", reads), styles, strict=True))
+        rows.append(("", "", asked, word, "1", "ledger", f"at most {sums['readUnits']} read units"))
     if (at := pattern.positions) is not None:
         reads = f"{at['readUnits']} read units, then {at['query']} from the score on"
         number, path = str(at["requests"]), f"ledger, {at['path']}"
-        texts = ("", "", "The items at positions", WORDS["several"], number, path, reads)
-        yield list(zip(texts, styles, strict=True))
+        rows.append(("", "", "The items at positions", WORDS["several"], number, path, reads))
+    return [list(zip(row, ("", "cyan", "dim", COLOURS["one"], "", "", ""), strict=True)) for row in rows]
 
 
 def _print_details(pattern: AccessPattern, *, verbose: bool) -> None:
     word, colour = pattern.words, COLOURS[pattern.plan.verdict]
     about = markup("  [dim]{}[/]", pattern.query.about) if pattern.query.about else ""
-    print_line(markup("[cyan]{}[/]: [{}]{}[/]{}", pattern.query.name, colour, word, about))
+    print_markup("[cyan]{}[/]: [{}]{}[/]{}", pattern.query.name, colour, word, about)
     plan = pattern.plan
     if plan.reason:
-        print_line(markup("  {}", plan.reason))
+        print_markup("  {}", plan.reason)
     if verbose:
         rows: list[tuple[str, Iterable[str]]] = [
             ("rule", [plan.copy or plan.rule or ""]),
@@ -328,46 +327,33 @@ def _print_details(pattern: AccessPattern, *, verbose: bool) -> None:
         ]
         print_grid([[(name, "dim"), (text, "")] for name, texts in rows for text in texts if text], after="")
         for read in pattern.reads:
-            print_line(markup("  [dim]{}[/]", "GetItem" if read.get else "Query"))
+            print_markup("  [dim]{}[/]", "GetItem" if read.get else "Query")
             for line in json.dumps(pattern.document()["requests"][pattern.reads.index(read)], indent=2).split("\n"):
-                print_line(markup("  [dim]{}[/]", line))
+                print_markup("  [dim]{}[/]", line)
     if pattern.proposal:
-        print_line(markup("  [green]→[/] {}:", pattern.proposal.sentence))
+        print_markup("  [green]→[/] {}:", pattern.proposal.sentence)
         for line in pattern.proposal.text.rstrip("\n").split("\n"):
-            print_line(markup("    {}", line))
+            print_markup("    {}", line)
         if pattern.proposal.unused:
-            print_line(markup("  [dim]{}[/]", pattern.proposal.unused))
+            print_markup("  [dim]{}[/]", pattern.proposal.unused)
     print_line()
-
-
-def page_document(page: AnswerPage, requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what `queries NAME --json` prints."""
-    return {
-        "items": page.items,
-        "requests": list(requests),
-        "token": page.token,
-        "scanned": page.scanned,
-        "readUnits": page.units,
-    }
 
 
 def print_page(page: AnswerPage, requests: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """Print the requests that were made, the items with these attributes first, and what they took."""
     for request in requests:
-        print_line(markup("[dim]{} {}[/]", "GetItem" if "Key" in request else "Query", json.dumps(request)))
+        print_markup("[dim]{} {}[/]", "GetItem" if "Key" in request else "Query", json.dumps(request))
     print_line()
     print_items(page.items, columns)
-    print_line(
-        markup(
-            "[bold]{}[/] of {} read, {}, {}.",
-            count(len(page.items), "item"),
-            count(page.scanned, "item"),
-            count(page.requests, "request"),
-            units(page.units, "read unit"),
-        )
+    print_markup(
+        "[bold]{}[/] of {} read, {}, {}.",
+        count(len(page.items), "item"),
+        count(page.scanned, "item"),
+        count(page.requests, "request"),
+        units(page.units, "read unit"),
     )
     if page.token is not None:
-        print_line(markup("Next page: --token {}", page.token))
+        print_markup("Next page: --token {}", page.token)
 
 
 def print_items(items: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:

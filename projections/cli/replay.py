@@ -29,7 +29,7 @@ from projections.inspect.explain.words import encoded_words, key_words, value_te
 from projections.language.keys import decode_key
 from projections.language.rules import public_name
 from projections.language.values import plain_item
-from projections.terminal import count, json_text, markup, print_grid, print_line, print_text
+from projections.terminal import count, json_text, markup, print_grid, print_json, print_line, print_markup
 
 if TYPE_CHECKING:
     from projections.inspect.explain.matching import Unused
@@ -140,7 +140,7 @@ def command(
         for query, parameters in asked
     ]
     if as_json:
-        print_text(json_text(_document(result, program, answers)))
+        print_json(_document(result, program, answers))
     else:
         _print(result, program, answers)
     return 1 if result.quarantined or result.failures else 0
@@ -182,6 +182,8 @@ class Asked(NamedTuple):
 
 def _document(replay: Replay, program: Program, asked: Sequence[Asked]) -> dict[str, Any]:
     """Return what `replay --json` prints; `asks` has the queries that were run, if any."""
+    from projections.local.event_source import change_in
+
     asks = [{"query": ask.query.name, "with": dict(ask.parameters), "items": list(ask.items)} for ask in asked]
     return {
         "items": [
@@ -204,7 +206,7 @@ def _document(replay: Replay, program: Program, asked: Sequence[Asked]) -> dict[
                 "reason": failure.reason,
                 "eventName": failure.record.get("eventName"),
                 "key": _keys(failure.record),
-                "sequenceNumber": _body(failure.record).get("SequenceNumber"),
+                "sequenceNumber": change_in(failure.record).get("SequenceNumber"),
             }
             for failure in replay.failures
         ],
@@ -245,14 +247,9 @@ def _find_unused(replay: Replay, program: Program) -> Unused:
     from projections.inspect.explain.matching import find_unused
     from projections.inspect.rehearsal.rehearse import Decoded
 
-    def images() -> Iterable[tuple[ItemKey, Image]]:
-        for raw in replay.records:
-            record = Decoded.of(program, raw, replay.names).record
-            for image in (record.new, record.old) if record is not None else ():
-                if record is not None and image is not None:
-                    yield record.key, image
-
-    return find_unused(program, images())
+    decoded = (Decoded.of(program, raw, replay.names).record for raw in replay.records)
+    changes = [(record.key, record.new, record.old) for record in decoded if record is not None]
+    return find_unused(program, ((key, image) for key, *images in changes for image in images if image is not None))
 
 
 def _print(replay: Replay, program: Program, asked: Sequence[Asked]) -> None:
@@ -266,7 +263,7 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked]) -> None:
     for item in derived:
         _print_item(program, item)
     for key in sorted(set(replay.before) - set(replay.after)):
-        print_line(markup("[red]- {}[/]  removed", key_words(key)))
+        print_markup("[red]- {}[/]  removed", key_words(key))
     if replay.after and not derived:
         silent = program.rules and all(rule.held for rule in program.rules.values())
         applied = dict.fromkeys(name for report in reports for name in _rules_with_effects(report))
@@ -276,11 +273,11 @@ def _print(replay: Replay, program: Program, asked: Sequence[Asked]) -> None:
             why = f"no item has values of the rules that apply ({', '.join(applied)})"
         else:
             why = "no rule applies to these events"
-        print_line(markup("Nothing was derived: {}.", why))
+        print_markup("Nothing was derived: {}.", why)
     _print_problems(replay)
     for asking in asked:
         words = "".join(f" {name}={value}" for name, value in asking.parameters.items())
-        print_line(markup("[bold cyan]{}[/]{}: {}", asking.query.name, words, count(len(asking.items), "item")))
+        print_markup("[bold cyan]{}[/]{}: {}", asking.query.name, words, count(len(asking.items), "item"))
         print_items(asking.items, columns_of(program, asking.query))
     untouched = Counter(item.entity for item in items if not (item.origins or item.creator))
     _print_summary(replay, len(derived), sum(len(item.origins) for item in derived), untouched)
@@ -325,7 +322,7 @@ class _Derived(NamedTuple):
 
 def _print_item(program: Program, item: _Derived) -> None:
     by = markup("[dim], created by[/] [cyan]{}[/]", item.creator) if item.creator else ""
-    print_line(markup("[bold]{}[/]  {}{}", key_words(item.key), item.entity, by))
+    print_markup("[bold]{}[/]  {}{}", key_words(item.key), item.entity, by)
     rows = []
     for name in sorted(item.image, key=lambda name: item.order.index(name) if name in item.order else -1):
         value, origin = item.image[name], item.origins.get(name)
@@ -343,9 +340,9 @@ def _print_item(program: Program, item: _Derived) -> None:
 def _print_unused(unused: Unused) -> None:
     """Print the rules that no item fits, and the items of no entity."""
     if unused.items:
-        print_line(markup("[yellow]{} of no entity, which no rule reads:[/]", count(len(unused.items), "item")))
+        print_markup("[yellow]{} of no entity, which no rule reads:[/]", count(len(unused.items), "item"))
         for key, near in unused.items[:MOST]:
-            print_line(markup("  [bold]{}[/]  [dim]{}[/]", key_words(key), near))
+            print_markup("  [bold]{}[/]  [dim]{}[/]", key_words(key), near)
         if len(unused.items) > MOST:
             print_line(f"  and {len(unused.items) - MOST:,} more")
     if unused.rules:
@@ -363,31 +360,29 @@ def _print_problems(replay: Replay) -> None:
             name = "a record" if number == 1 else f"{number:,} records"
         else:
             continue
-        print_line(markup("[yellow]quarantined[/]{}  {}: {}", rule, name, rejection.reason))
+        print_markup("[yellow]quarantined[/]{}  {}: {}", rule, name, rejection.reason)
     for failure in replay.failures:
         name = " · ".join(str(text) for text in _keys(failure.record).values())
-        print_line(markup("[red]failed[/]  {}: {}", name, failure.reason))
+        print_markup("[red]failed[/]  {}: {}", name, failure.reason)
     if replay.quarantined or replay.failures:
         print_line()
 
 
 def _print_summary(replay: Replay, items: int, attributes: int, untouched: Mapping[str, int]) -> None:
     repeated = f" ({replay.repeated} redelivered)" if replay.repeated else ""
-    print_line(
-        markup(
-            "{}{} in {}: [bold]{} on {}[/], {} quarantined, {} failed.",
-            count(replay.recorded, "record"),
-            repeated,
-            count(replay.rounds, "round"),
-            count(attributes, "derived attribute"),
-            count(items, "item"),
-            len(replay.quarantined),
-            len(replay.failures),
-        )
+    print_markup(
+        "{}{} in {}: [bold]{} on {}[/], {} quarantined, {} failed.",
+        count(replay.recorded, "record"),
+        repeated,
+        count(replay.rounds, "round"),
+        count(attributes, "derived attribute"),
+        count(items, "item"),
+        len(replay.quarantined),
+        len(replay.failures),
     )
     if untouched:
         counts = ", ".join(f"{number} {entity}" for entity, number in sorted(untouched.items()))
-        print_line(markup("[dim]Items without derived values: {}.[/]", counts))
+        print_markup("[dim]Items without derived values: {}.[/]", counts)
 
 
 def _missing(replay: Replay, program: Program) -> dict[tuple[str, str], int]:
@@ -414,13 +409,11 @@ def _print_missing(replay: Replay, program: Program) -> None:
     """Print the targets that do not exist: their values are published when the application creates them."""
     missing = sorted(_missing(replay, program).items())
     for (rule, target), number in missing[:MOST]:
-        print_line(
-            markup(
-                "[yellow]![/] [cyan]{}[/]: {} counted for {}, which does not exist. The rule writes to it when it exists.",
-                rule,
-                f"{count(number, 'item')} {'is' if number == 1 else 'are'}",
-                encoded_words(target),
-            )
+        print_markup(
+            "[yellow]![/] [cyan]{}[/]: {} counted for {}, which does not exist. The rule writes to it when it exists.",
+            rule,
+            f"{count(number, 'item')} {'is' if number == 1 else 'are'}",
+            encoded_words(target),
         )
     if len(missing) > MOST:
         print_line(f"  and {len(missing) - MOST} more such targets; --json lists them all.")
@@ -440,14 +433,11 @@ def _in_order(items: Mapping[ItemKey, Image], program: Program) -> Iterable[tupl
     return sorted(items.items(), key=place)
 
 
-def _body(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    body = record.get("dynamodb")
-    return body if isinstance(body, Mapping) else {}
-
-
 def _keys(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the key of a record, which may be malformed."""
-    keys = _body(record).get("Keys")
+    from projections.local.event_source import change_in
+
+    keys = change_in(record).get("Keys")
     if not isinstance(keys, Mapping):
         return {}
     return {name: next(iter(value.values()), None) for name, value in keys.items() if isinstance(value, Mapping)}

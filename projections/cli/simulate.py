@@ -17,7 +17,7 @@ from projections.cli.options import (
     selected_rules,
 )
 from projections.errors import UsageError
-from projections.terminal import Bar, json_text, print_line, print_text
+from projections.terminal import Bar, print_json, print_line, print_text
 
 if TYPE_CHECKING:
     from projections.testing.simulation.campaign import Report
@@ -91,7 +91,7 @@ def command(
     if trace and report.failures:
         lines = Setup(document).play(report.failures[0].seed, trace=True).trace
     if as_json:
-        print_text(json_text(_document(report, str(path), lines)))
+        print_json(_document(report, str(path), lines))
     else:
         _print(report, " --select ".join([str(path), *select]), lines)
     return 1 if report.failures else 0

@@ -110,7 +110,7 @@ def command(
         progress.bar.end()
         checked, repaired = done.verification, done.repair
         if as_json:
-            print_json(checked, repaired, done.withheld, share)
+            print_report(checked, repaired, done.withheld, share)
         else:
             print_table(checked, repaired, done.withheld, share, done.differences, live.program)
         left = checked.candidates.count()
@@ -149,7 +149,7 @@ class Progress:
         self.bar.step(f"reading {what}" if items else what, self._read[what], self._sizes.get(what, 0))
 
 
-def print_json(checked: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None) -> None:
+def print_report(checked: Verification, repair: Repair | None, withheld: Sequence[str], share: float | None) -> None:
     """Print one object piece by piece, because there may be more drift than fits into memory."""
     for name, drifts in (("drift", checked.drifts()), ("busy", checked.busy()), ("leftOver", checked.left_over())):
         print_text(("{" if name == "drift" else "") + f'"{name}": [\n')
