@@ -108,10 +108,6 @@ class RankPattern(NamedTuple):
         """The question in words: the description of the rule, if it has one."""
         return self.about or f"The rank of a score ({self.by}) on {an(self.board)}"
 
-    def document(self) -> dict[str, Any]:
-        """Return the JSON."""
-        return self._asdict()
-
 
 def rank_patterns(rules: Rules, queries: Mapping[str, Query]) -> Iterator[RankPattern]:
     """Yield the access pattern of each rule of the kind `rank`, in the order of the file."""

@@ -132,7 +132,7 @@ class BatchCost:
         open_ = [(name, rule) for name, rule in open_ if rule.publishes or rule.action.recorded]
         own = [(name, rule) for name, rule in open_ if rule.source == entity]
         item_rules = _item_rules(self.model, own, edited)
-        concerned = [pair for pair in own if edited is None or _is_changed(_names_read(self.model, pair[1]), edited)]
+        concerned = [pair for pair in own if edited is None or _is_changed(paths_read(self.model, pair[1]), edited)]
         recorded = [name for name, rule in concerned if rule.action.recorded and not rule.action.by_lanes]
         pulling = [
             (name, rule)
@@ -259,7 +259,7 @@ def _item_rules(
     if edited is None:
         return waiting
     changed: dict[str, Projection] = {}
-    while more := {name: rule for name, rule in waiting.items() if _is_changed(_names_read(model, rule), edited)}:
+    while more := {name: rule for name, rule in waiting.items() if _is_changed(paths_read(model, rule), edited)}:
         changed |= more
         edited = edited.union(*(rule.action.written for rule in more.values()))
         waiting = {name: rule for name, rule in waiting.items() if name not in more}
@@ -276,13 +276,9 @@ def _changed_attributes(rule: Projection, edited: frozenset[str] | None) -> froz
     return attributes if all(part.attributes for part in changed) else all_written
 
 
-def _is_changed(reads: frozenset[str], edited: frozenset[str]) -> bool:
+def _is_changed(reads: set[str], edited: frozenset[str]) -> bool:
     """Whether an edit of these attributes may change what a rule with these reads makes of an item."""
     return EVERY in edited or EVERY in reads or any(root(path) in edited for path in reads)
-
-
-def _names_read(model: Rules, rule: Projection) -> frozenset[str]:
-    return frozenset(paths_read(model, rule))
 
 
 def _index_units(model: Rules, entity: str, written: frozenset[str], *, fresh: bool = False) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from projections.aws.wiring import THREADS
@@ -15,7 +16,7 @@ from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import REGISTRY
 from projections.engine.store import ItemKey
 from projections.inspect.cost.change_costs import PER_TRANSACTION, BatchCost, Flow, Sum, fixed_targets
-from projections.inspect.explain.words import encoded_words
+from projections.inspect.explain.words import camel, encoded_words
 from projections.inspect.rehearsal.recorder import Read, purpose_of
 from projections.inspect.rehearsal.rehearse import Batch, Rehearsal, rehearse
 from projections.language.models import Projection, Rules
@@ -72,13 +73,7 @@ class Spending(NamedTuple):
 
     def document(self, events_per_second: float) -> dict[str, Any]:
         return {
-            "perEvent": {
-                "writeUnits": self.write_units,
-                "readUnits": self.read_units,
-                "calls": self.calls,
-                "invocations": self.invocations,
-                "gbSeconds": self.gb_seconds,
-            },
+            "perEvent": {camel(name): used for name, used in self._asdict().items()},
             "dollarsPerMillionEvents": {name: dollars * MILLION for name, dollars in self.dollars.items()}
             | {"total": self.per_event * MILLION},
             "dollarsPerMonth": self.per_event * events_per_second * SECONDS_PER_MONTH,
@@ -139,9 +134,7 @@ class Estimate(NamedTuple):
             **self.spending.document(self.events_per_second or 0.0),
             "rules": {
                 rule or "(of no single rule)": {
-                    "writeUnits": rule_cost.write_units,
-                    "readUnits": rule_cost.read_units,
-                    "calls": rule_cost.calls,
+                    **{camel(name): used for name, used in asdict(rule_cost).items()},
                     "dollarsPerMillionEvents": dollars(rule_cost) * MILLION,
                 }
                 for rule, rule_cost in self.rules.items()

@@ -177,19 +177,14 @@ def renames(old: Rules, new: Rules, all_changes: list[Change]) -> list[tuple[str
     for gone in all_changes:
         if gone.status not in ("removed", "retired") or gone.before is None:
             continue
-        same = [change for change in fresh if change.after == gone.before and not any(_ends(old, new, gone.before))]
+        ends = (*gone.before.sources, gone.before.into)
+        moved = any(old.entities[name] != new.entities.get(name) for name in ends)
+        same = [change for change in fresh if change.after == gone.before and not moved]
         alike = [change for change in fresh if change.after is not None and _role(change.after) == _role(gone.before)]
         for change in (same or alike)[:1]:
             pairs.append((gone.rule, change.rule, bool(same)))
             fresh.remove(change)
     return pairs
-
-
-def _ends(old: Rules, new: Rules, rule: Projection) -> Iterator[str]:
-    """Yield the entities of a rule that differ."""
-    for name in (*rule.sources, rule.into):
-        if old.entities[name] != new.entities.get(name):
-            yield name
 
 
 def _role(rule: Projection) -> tuple[str, tuple[str, ...], str]:

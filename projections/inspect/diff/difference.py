@@ -44,7 +44,7 @@ class Difference(NamedTuple):
     owners: tuple[OwnerChange, ...]
     deployment: tuple[str, ...]
     indexes: tuple[tuple[str, str], ...]
-    """Table and index."""
+    """The new indexes of existing tables, as (table, index)."""
     impossible: tuple[str, ...]
     """Changes that are impossible for an existing table."""
     unchanged: int
@@ -87,7 +87,7 @@ def difference(before_document: Mapping[str, Any], after_document: Mapping[str, 
         renamed=tuple(pairs),
         owners=tuple(_owners(old, new)),
         deployment=tuple(template_changes(before, after)),
-        indexes=tuple(new_indexes(before, after)),
+        indexes=tuple((table.name, name) for old, table in _both(before, after) for name in _without(table, old)),
         impossible=(*_prefix(old, new), *impossible(before, after)),
         unchanged=len(new.projections) - sum(change.status in ("new", "changed") for change in rule_changes),
     )
@@ -187,12 +187,6 @@ def _without(table: TableNeeds, other: TableNeeds) -> list[str]:
 def _needs(table: TableNeeds) -> tuple[object, ...]:
     """Return what the permissions of the functions follow from."""
     return table.updates, table.deletes, table.children, table.queried
-
-
-def new_indexes(before: Deployment, after: Deployment) -> Iterator[tuple[str, str]]:
-    """Yield the new indexes of existing tables, as (table, index)."""
-    for old, table in _both(before, after):
-        yield from ((table.name, name) for name in _without(table, old))
 
 
 def impossible(before: Deployment, after: Deployment) -> Iterator[str]:

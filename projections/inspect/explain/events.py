@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
 from typing import Any, NamedTuple
 
 from projections.engine.ledger_items import COUNT, LEDGER
@@ -125,15 +126,11 @@ class Explanation(NamedTuple):
 
 def explain(program: Program, rehearsal: Rehearsal, places: Sequence[str]) -> Explanation:
     """Return the explanation of a rehearsal. `places` are those of the recorded events, in order."""
-    report = []
-    start = 0
+    report, waiting = [], iter(places)
     for batch in rehearsal.batches:
-        of_batch: Sequence[str] = ()
-        if batch.round == 0:
-            of_batch = places[start : start + len(batch.records)]
-            start += len(batch.records)
+        of_batch = tuple(islice(waiting, len(batch.records))) if batch.round == 0 else ()
         records = tuple(record_report(program, decoded) for decoded in batch.records)
-        report.append(BatchReport(batch, records, tuple(_requests(program, batch)), tuple(of_batch)))
+        report.append(BatchReport(batch, records, tuple(_requests(program, batch)), of_batch))
     return Explanation(rehearsal, tuple(report))
 
 

@@ -21,7 +21,7 @@ from projections.language.embeds import MOST_REFERENCES, EmbedRule, ListEmbedRul
 from projections.language.entity import Item
 from projections.language.keys import Schema, decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule, ItemRule, LedgerRule, Member, public_name
+from projections.language.rules import CopyRule, ItemRule, LedgerRule, Member, Rule, public_name
 from projections.language.syntax import an
 from projections.operations.redaction import HASH
 from projections.operations.verify.drift import GROUP, KINDS, LEFT_OVER, Drift
@@ -165,18 +165,7 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
         return None
     group, guard = read.groups[rule.name, read.text], read.guard(rule)
     n = group.totals.n
-    report = Derived(
-        rule,
-        (),
-        drifts,
-        (THE_ITEM, GROUP),
-        guard.there,
-        guard.by,
-        guard.at,
-        group.at,
-        n,
-        problem=_problem(drifts),
-    )
+    report = replace(_comparison(read, rule, drifts, GROUP), known=group.at, contributions=n)
     if read.image is None and (n == 0 or not rule.creates):
         waits = ("published when the item is created: the rule only updates existing items",)
         return replace(report, notes=waits if n else ())
@@ -197,6 +186,13 @@ def _from_group(read: Readings, rule: LedgerRule) -> Derived | None:
         names = [name for name in names if read.value_of(name) is not None]
     attributes = attributes_of(names, read.image, drifts)
     return replace(report, attributes=attributes, sources=sources, more=more, notes=tuple(notes))
+
+
+def _comparison(read: Readings, rule: Rule, drifts: tuple[Drift, ...], side: str) -> Derived:
+    """Return a rule with its guard and the differences between the item and the other side."""
+    guard = read.guard(rule)
+    sides = (THE_ITEM, side)
+    return Derived(rule, (), drifts, sides, guard.there, guard.by, guard.at, problem=_problem(drifts))
 
 
 def _problem(drifts: tuple[Drift, ...]) -> str:
@@ -231,9 +227,7 @@ def _from_source(read: Readings, rule: CopyRule) -> Derived:
     guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, COPY))
     valid = read.scope.guards.read(rule.name, read.key, read.image)
     names = [name for name in sorted(rule.owned(read.image)) if read.value_of(name) is not None]
-    attributes = attributes_of(names, read.image, drifts)
-    problem = _problem(drifts)
-    report = Derived(rule, attributes, drifts, (THE_ITEM, ITS_SOURCE), guard.there, guard.by, guard.at, problem=problem)
+    report = replace(_comparison(read, rule, drifts, ITS_SOURCE), attributes=attributes_of(names, read.image, drifts))
     if valid is None or not valid.by:
         note = "not compared, because it has no valid guard, so its source is unknown: explain its source"
         return replace(report, compared=(), notes=(note,))
@@ -257,9 +251,7 @@ def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
     assert read.item is not None
     guard, drifts = read.guard(rule), tuple(read.drifts(rule.name, CHILD))
     attributes = attributes_of(rule.owned(), read.image, drifts)
-    report = Derived(
-        rule, attributes, drifts, (THE_ITEM, ITS_SOURCE), guard.there, guard.by, guard.at, problem=_problem(drifts)
-    )
+    report = replace(_comparison(read, rule, drifts, ITS_SOURCE), attributes=attributes)
     if isinstance(rule, ListEmbedRule):
         return _from_parents(read, rule, report)
     parent, flaw = reference_of(rule, read.item)

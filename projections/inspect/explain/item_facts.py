@@ -12,6 +12,7 @@ from projections.engine.guards import at_of, by_of
 from projections.engine.ledger_items import Entry, Target
 from projections.engine.store import Image, ItemKey, Store, Value
 from projections.inspect.explain.matching import verdict
+from projections.inspect.explain.words import camel
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
@@ -220,12 +221,10 @@ class Readings:
                 if subject.kind in kinds and drift.rule == rule and drift.target == (target or self.text):
                     yield replace(drift, rule=self.scope.shown_name(rule))
 
-    def guard(self, rule: Rule, image: Image | None = None) -> Guard:
-        """Return the guard on the item, or on another one."""
-        held = ((self.image if image is None else image) or {}).get(self.program.guard(rule.name))
-        if held is None:
-            return Guard()
-        return Guard(True, by_of(held), at_of(held))
+    def guard(self, rule: Rule) -> Guard:
+        """Return the guard on the item."""
+        held = self.value_of(self.program.guard(rule.name))
+        return Guard() if held is None else Guard(True, by_of(held), at_of(held))
 
 
 def source(read: Readings, stored: Image | None, fences: tuple[tuple[str, str], ...]) -> Source | None:
@@ -305,7 +304,7 @@ def item_document(report: ItemExplanation) -> dict[str, Any]:
 def _fields(part: Any, *hidden: str) -> dict[str, Any]:
     """Return the fields of a part of an explanation, and whether it agrees, as plain JSON with names in camelCase."""
     names = [*(each.name for each in fields(part)), *(["agrees"] if hasattr(part, "agrees") else [])]
-    return {_camel(name): _plain(getattr(part, name)) for name in names if name not in hidden}
+    return {camel(name): _plain(getattr(part, name)) for name in names if name not in hidden}
 
 
 def _plain(part: Any) -> Any:
@@ -329,8 +328,3 @@ def _plain(part: Any) -> Any:
         case tuple():
             return [_plain(each) for each in part]
     return _fields(part) if is_dataclass(part) else part
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))

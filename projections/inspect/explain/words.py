@@ -47,6 +47,12 @@ def encoded_words(text: str) -> str:
         return text
 
 
+def camel(name: str) -> str:
+    """Return a name as JSON has it: `writeUnits` for `write_units`."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
 # Values
 
 

@@ -68,13 +68,8 @@ class Rule:
     each: str | None
     cases: tuple[tuple[str | None, Key], ...]
     writes: tuple[tuple[str, str], ...]
-    hold: bool
-    description: str | None
-    owner: str | None
-    tags: tuple[str, ...]
-    within: int | None
-    """Seconds."""
-    expired: str | None
+    declared: Projection
+    """The rule as the file has it."""
     path: WritePath
     after: tuple[str, ...]
     passes: int
@@ -83,8 +78,8 @@ class Rule:
     @property
     def remark(self) -> str:
         """Whether it is held and its freshness limit, in parentheses after a space; empty if neither."""
-        remarks = ["held"] if self.hold else []
-        remarks += [f"within {self.within} s"] if self.within is not None else []
+        remarks = ["held"] if self.declared.hold else []
+        remarks += [f"within {self.declared.within} s"] if self.declared.within is not None else []
         return f" ({', '.join(remarks)})" if remarks else ""
 
     @property
@@ -128,12 +123,7 @@ def graph_of(rules: Rules, title: str, findings: Sequence[Finding] = ()) -> Grap
                 each=_each(rule),
                 cases=tuple((conditions(case.where), _texts(case.set)) for case in rule.action.cases),
                 writes=tuple((a, o.how) for a, o in written[rule.into].items() if o.rule == name),
-                hold=rule.hold,
-                description=rule.description,
-                owner=rule.owner,
-                tags=tuple(rule.tags),
-                within=rule.within,
-                expired=rule.expired,
+                declared=rule,
                 path=path_of(rules, name),
                 after=tuple(before[name]),
                 passes=len(passes[name]),
@@ -190,14 +180,14 @@ def mermaid(graph: Graph) -> str:
     ids = {name: f"e{number}" for number, name in enumerate(graph.entities)}
     lines = ["flowchart LR"]
     lines += [f'  {ids[name]}["{_mermaid_entity(graph, entity)}"]' for name, entity in graph.entities.items()]
-    for number, rule in enumerate(graph.rules.values()):
-        node = f'r{number}(["{_mermaid_rule(rule)}"])'
-        after = "" if rule.inside else f" --> {ids[rule.target]}"
-        lines.append(f"  {ids[rule.sources[0]]} {'---' if rule.inside else '-->'} {node}{after}")
-        lines += [f"  {ids[other]} --> r{number}" for other in rule.sources[1:]]
     kinds: dict[str, list[str]] = {}
     for number, rule in enumerate(graph.rules.values()):
         kinds.setdefault(rule.kind, []).append(f"r{number}")
+        text = f"<b>{_escape(rule.name)}</b>{rule.remark}<br/>{rule.kind}: {_escape(rule.gist)}"
+        node = f'r{number}(["{text}"])'
+        after = "" if rule.inside else f" --> {ids[rule.target]}"
+        lines.append(f"  {ids[rule.sources[0]]} {'---' if rule.inside else '-->'} {node}{after}")
+        lines += [f"  {ids[other]} --> r{number}" for other in rule.sources[1:]]
     for kind, nodes in kinds.items():
         lines.append(f"  classDef {kind} stroke:{ACTIONS[kind].picture().light},stroke-width:2px")
         lines.append(f"  class {','.join(nodes)} {kind}")
@@ -210,10 +200,6 @@ def mermaid(graph: Graph) -> str:
 def _mermaid_entity(graph: Graph, entity: Entity) -> str:
     table = [f"in {_escape(entity.table)}"] if len(graph.tables) > 1 else []
     return "<br/>".join([f"<b>{_escape(entity.name)}</b>", *table, *(_escape(text) for _, text in entity.key)])
-
-
-def _mermaid_rule(rule: Rule) -> str:
-    return f"<b>{_escape(rule.name)}</b>{rule.remark}<br/>{rule.kind}: {_escape(rule.gist)}"
 
 
 _SPECIAL = {character: f"#{ord(character)};" for character in '#"&<>`\\*_~|[](){}'}

@@ -40,21 +40,17 @@ _ALONE = Frame()
 
 def page(graph: Graph, frame: Frame = _ALONE) -> str:
     """Return the page."""
-    texts = {name: (_HERE / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")}
-    counted = f"{_count(len(graph.rules), 'rule')} between {_count(len(graph.entities), 'entity')}"
+    text, style, script = ((_HERE / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
     filled = {
         "title": escape(graph.title),
-        "counted": counted,
-        "style": texts["page.css"] + "".join(map(_colours, ACTIONS)),
-        "script": texts["page.js"],
+        "counted": f"{_count(len(graph.rules), 'rule')} between {_count(len(graph.entities), 'entity')}",
+        "style": style + "".join(map(_colours, ACTIONS)),
+        "script": script,
         "filters": _filters(graph),
         "markers": "".join(_marker(kind) for kind in ACTIONS),
         "edges": "\n".join(_edge(rule) for rule in graph.rules.values() if not rule.inside),
         "boxes": "\n".join(_column(graph, column) for column in columns_of(graph)),
         "panels": panels(graph),
-    }
-    text = texts["page.html"]
-    filled |= {
         "policy": "" if frame.nonce else _POLICY,
         "nonce": f' nonce="{frame.nonce}"' if frame.nonce else "",
         "links": frame.links,
@@ -217,10 +213,8 @@ def _section(id_: str, content: str) -> str:
 
 
 def _overview(graph: Graph) -> str:
-    all_findings = [*graph.findings, *(finding for rule in graph.rules.values() for finding in rule.findings)]
     findings = f"<h3>Findings of check</h3>{''.join(map(_finding, graph.findings))}" if graph.findings else ""
-    more = len(all_findings) - len(graph.findings)
-    if more:
+    if more := sum(len(rule.findings) for rule in graph.rules.values()):
         findings += f'<p class="quiet">{more} more {"finding" if more == 1 else "findings"} in the marked rules.</p>'
     return (
         '<section class="detail" id="overview" aria-labelledby="overview-title">'
@@ -244,30 +238,32 @@ def mark(findings: Sequence[Finding]) -> str:
 
 
 def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
-    silent = '<span class="badge">held: publishes nothing</span>' if rule.hold else ""
+    declared = rule.declared
+    silent = '<span class="badge">held: publishes nothing</span>' if declared.hold else ""
     yield (
         f'<p class="kind k-{rule.kind}">{icon(rule.kind)}{rule.kind}{silent}</p>'
         f'<h2 id="{rule_id(rule.name)}-title">{escape(rule.name)}</h2><p class="lead">{escape(rule.sentence)}</p>'
     )
-    if rule.description:
-        yield f'<p class="about">{escape(rule.description)}</p>'
-    facts = [("Owner", rule.owner or ""), ("Tags", ", ".join(rule.tags))]
-    facts.append(("Within", f"{rule.within} s" if rule.within is not None else ""))
+    if declared.description:
+        yield f'<p class="about">{escape(declared.description)}</p>'
+    facts = [("Owner", declared.owner or ""), ("Tags", ", ".join(declared.tags))]
+    facts.append(("Within", f"{declared.within} s" if declared.within is not None else ""))
     if any(text for _, text in facts):
         yield "".join(f'<p class="about">{name}: {escape(text)}</p>' for name, text in facts if text)
     onto = "From and onto" if rule.inside else "From"
     for source in rule.sources:
-        yield f"<h3>{onto} {_link(source)}</h3>{key_rows(graph.entities[source].key)}"
+        yield f"<h3>{onto} {_link(entity_id(source), source)}</h3>{key_rows(graph.entities[source].key)}"
     if rule.where:
         yield f'<h3>Where</h3><p class="where">{escape(_sentence(rule.where))}</p>'
     if rule.each:
         yield f'<h3>For each</h3><p class="where">{escape(_sentence(rule.each.removeprefix("each ")))}</p>'
-    if rule.expired:
-        yield f'<h3>Expiry</h3><p class="where">{_EXPIRED[rule.expired]}</p>'
+    if declared.expired:
+        yield f'<h3>Expiry</h3><p class="where">{_EXPIRED[declared.expired]}</p>'
+    target = _link(entity_id(rule.target), rule.target)
     if rule.match:
-        yield f"<h3>Into {_link(rule.target)} items whose</h3>{key_rows(rule.match)}"
+        yield f"<h3>Into {target} items whose</h3>{key_rows(rule.match)}"
     elif not rule.inside:
-        yield f"<h3>Into {_link(rule.target)}</h3>{key_rows(rule.key)}"
+        yield f"<h3>Into {target}</h3>{key_rows(rule.key)}"
     if rule.cases:
         yield from _cases(rule)
     elif rule.writes:
@@ -307,9 +303,7 @@ def _cost(rule: Rule) -> Iterator[str]:
     name = f"{path.name}: " if path.name != rule.kind else ""
     yield f'<h3>Cost</h3><div class="tiles">{shown}</div><p class="quiet">{escape(_sentence(name + path.how))}</p>'
     if rule.after:
-        links = ", ".join(
-            f'<button class="link" data-go="{rule_id(name)}">{escape(name)}</button>' for name in rule.after
-        )
+        links = ", ".join(_link(rule_id(name), name) for name in rule.after)
         yield f'<p class="quiet">Reads values of {links}.</p>'
 
 
@@ -318,8 +312,8 @@ def _sentence(text: str) -> str:
     return text + "." if not text.endswith(".") else text
 
 
-def _link(entity: str) -> str:
-    return f'<button class="link" data-go="{entity_id(entity)}">{escape(entity)}</button>'
+def _link(panel: str, name: str) -> str:
+    return f'<button class="link" data-go="{panel}">{escape(name)}</button>'
 
 
 def _finding(finding: Finding) -> str:
@@ -354,10 +348,7 @@ def _entity(graph: Graph, entity: Entity) -> Iterator[str]:
     if entity.index_key:
         yield f"<h3>Index keys of the application</h3>{key_rows(entity.index_key)}"
     if entity.attributes:
-        rows = (
-            (attribute, f'{template(how)}<br><button class="link" data-go="{rule_id(rule)}">{escape(rule)}</button>')
-            for attribute, how, rule in entity.attributes
-        )
+        rows = ((name, f"{template(how)}<br>{_link(rule_id(rule), rule)}") for name, how, rule in entity.attributes)
         yield f"<h3>Written by rules</h3>{_attribute_table(rows)}"
     if readers := [rule for rule in graph.rules.values() if name in rule.sources]:
         yield f"<h3>Read by</h3>{_rows(readers)}"
@@ -367,8 +358,7 @@ def _rows(rules: Sequence[Rule]) -> str:
     """Return a list of rules."""
     rows = "".join(
         f'<li><button class="row k-{rule.kind}" data-go="{rule_id(rule.name)}">{icon(rule.kind)}'
-        f'<span class="name">{escape(rule.name)}</span><span class="gist">{escape(rule.gist)}</span>'
-        f"{mark(rule.findings)}</button></li>"
+        f"{_texts(rule)}{mark(rule.findings)}</button></li>"
         for rule in rules
     )
     return f'<ul class="rows">{rows}</ul>'

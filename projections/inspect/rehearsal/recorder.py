@@ -226,9 +226,8 @@ class RecordingStore(WrappedStore):
         after = before if error is not None else self._memory.get(write.key)
         outcome = DONE
         if error is not None:
-            outcome = {ConditionFailed: CONDITION, InvalidRequest: REFUSED}.get(type(error), CANCELLED)
-            if isinstance(error, InvalidRequest):
-                outcome = REFUSED
+            kinds = ((ConditionFailed, CONDITION), (InvalidRequest, REFUSED), (StoreError, CANCELLED))
+            outcome = next(outcome for kind, outcome in kinds if isinstance(error, kind))
         units = cost_of(before, after, self._memory.schema(write.key.table))
         return Action(write, before, after, units, outcome)
 
