@@ -46,11 +46,11 @@ class Part:
         value = self._mapping().get(name)
         return None if value is None else Part(self.file, value, (*self.path, name))
 
-    def need(self, name: str, instead: str = "") -> Part:
-        """Return a member. Raises WrongPart if it is absent; `instead` says what to do then."""
+    def need(self, name: str) -> Part:
+        """Return a member. Raises WrongPart if it is absent."""
         member = self.get(name)
         if member is None:
-            raise self.wrong(f"{name} is missing{': ' + instead if instead else ''}")
+            raise self.wrong(f"{name} is missing")
         return member
 
     def members(self) -> Iterator[tuple[str, Part]]:
@@ -185,10 +185,13 @@ class Model:
     unread: list[Unread] = field(default_factory=list)
     existing: bool = False
 
+    def leave_out(self, place: str, reason: str) -> None:
+        self.unread.append(Unread(place, reason))
 
-def proposal_of(table: Table, entities: Sequence[Entity], separator: str = "#") -> Proposal:
+
+def proposal_of(table: Table, entities: Sequence[Entity]) -> Proposal:
     """Return a proposal of declared entities, without a sample."""
-    return Proposal(table, separator, distinguish_entities(entities, separator), [], [], 0, True)
+    return Proposal(table, "#", distinguish_entities(entities, "#"), [], [], 0, True)
 
 
 def distinguish_entities(entities: Sequence[Entity], separator: str) -> list[Entity]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from projections.init.data_model import Model, Part, Unread, WrongPart, entity_name, key_variables, proposal_of
+from projections.init.data_model import Keys, Model, Part, WrongPart, entity_name, key_variables, proposal_of
 from projections.init.proposal import Attribute, Entity, Pairs, Table
-from projections.init.rows import lower_camel
+from projections.init.rows import escape_braces, lower_camel
 from projections.language.syntax import LanguageError
 
 _CASINGS = {"default": "lower", "lower": "lower", "upper": "upper", "none": "none"}
@@ -69,7 +69,7 @@ class Index:
         """Whether its keys are the attributes themselves, as DynamoDB allows for indexes."""
         return self.kind == "composite"
 
-    def key_attributes(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    def key_attributes(self) -> Keys:
         """Return partition and sort attributes with their types."""
         parts = [tuple(end.attributes()) for end in self.ends]
         return parts[0], parts[1] if len(parts) > 1 else ()
@@ -132,12 +132,14 @@ class End:
 
     def template(self, *, key: bool) -> str:
         """Return the template of an entity's key, or of an index key. Raises UsageError if there is none."""
-        part = self._variable if key else self._value
         if self.itself or self._numeric():
             return "{" + self.names.field(self.composite[0]) + "}"
-        return "".join(
-            _literal(literal, self.casing) + (part(name) if name else "") for literal, name in self._pieces()
-        )
+        text = ""
+        for literal, name in self._pieces():
+            text += escape_braces(_in_casing(literal, self.casing))
+            if name is not None:
+                text += "{" + (self._names(name)[0] if key else self.names.field(name) + self.pipes(name)) + "}"
+        return text
 
     def _pieces(self) -> Iterator[tuple[str, str | None]]:
         """Yield texts, each with the attribute after it."""
@@ -157,9 +159,6 @@ class End:
             yield f"{before}#{label.text() if label is not None else name}_", name
             before = ""
         yield before + (end if self.role == "sk" else ""), None
-
-    def _variable(self, name: str) -> str:
-        return "{" + self._names(name)[0] + "}"
 
     def notes(self) -> Iterator[str]:
         """Yield what the names of variables cannot say."""
@@ -194,9 +193,6 @@ class End:
     def _padding(self, name: str) -> Part | None:
         return self.names.attributes[name].get("padding")
 
-    def _value(self, name: str) -> str:
-        return "{" + self.names.field(name) + self.pipes(name) + "}"
-
     def pipes(self, name: str) -> str:
         """Return the pipes that make the text in the key of an attribute, such as `|lower`. Raises WrongPart."""
         kind, padding = self.names.type(name), self._padding(name)
@@ -212,10 +208,6 @@ class End:
 
 def _in_casing(text: str, casing: str) -> str:
     return text if casing == "none" else text.lower() if casing == "lower" else text.upper()
-
-
-def _literal(text: str, casing: str) -> str:
-    return _in_casing(text, casing).replace("{", "{{").replace("}", "}}")
 
 
 _TYPES = {"string": "S", "number": "N", "boolean": "BOOL", "list": "L", "map": "M", "set": "SS"}
@@ -239,11 +231,11 @@ def read_schemas(schemas: Sequence[Part]) -> Model:
         taken.append(schema.name)
         tables.setdefault(key, _Entities(key)).add(schema)
     for number, table in enumerate(tables.values(), 1):
-        model.proposals.append(proposal_of(table.to_table(f"app{number if len(tables) > 1 else ''}"), table.entities))
-    model.unread.append(Unread("(top)", "a schema has neither the table's name nor its TTL: add `ttl` to the table"))
-    model.unread.append(
-        Unread("(top)", "functions such as `default`, `get`, `set` and `condition` are not in the JSON")
-    )
+        name = f"app{number if len(tables) > 1 else ''}"
+        stored = Table(name, table.key, table.indexes, stream="NEW_AND_OLD_IMAGES", projected=table.projected)
+        model.proposals.append(proposal_of(stored, table.entities))
+    model.leave_out("(top)", "a schema has neither the table's name nor its TTL: add `ttl` to the table")
+    model.leave_out("(top)", "functions such as `default`, `get`, `set` and `condition` are not in the JSON")
     return model
 
 
@@ -252,9 +244,8 @@ class _Entities:
     """A table, as the indexes of its entities describe it."""
 
     key: Pairs
-    indexes: dict[str, tuple[Pairs, Pairs]] = field(default_factory=dict)
+    indexes: dict[str, Keys] = field(default_factory=dict)
     projected: dict[str, str | tuple[str, ...]] = field(default_factory=dict)
-    schemas: list[_Schema] = field(default_factory=list)
     entities: list[Entity] = field(default_factory=list)
 
     def add(self, schema: _Schema) -> None:
@@ -267,13 +258,10 @@ class _Entities:
             if projection != "all":
                 self.projected[index.name] = projection
             if keys[0] == self.key[:1] and not index.native:
-                schema.unread(index.part, f"{index.name} may be a local index: then write `{{ sort: …, local: true }}`")
-        self.schemas.append(schema)
+                hint = f"{index.name} may be a local index: then write `{{ sort: …, local: true }}`"
+                schema.model.leave_out(index.part.place, hint)
         if (entity := schema.entity()) is not None:
             self.entities.append(entity)
-
-    def to_table(self, name: str) -> Table:
-        return Table(name, self.key, self.indexes, stream="NEW_AND_OLD_IMAGES", projected=self.projected)
 
 
 class _Schema:
@@ -295,9 +283,6 @@ class _Schema:
         if not self.indexes or self.indexes[0].name is not None:
             raise part.need("indexes").wrong("no index is that of the table: it is the one without `index`")
 
-    def unread(self, part: Part, reason: str) -> None:
-        self.model.unread.append(Unread(part.place, reason))
-
     def entity(self) -> Entity | None:
         """Return the entity; None if its key cannot be read."""
         primary = self.indexes[0]
@@ -305,10 +290,10 @@ class _Schema:
             key = {end.field: end.template(key=True) for end in primary.ends}
             variables = key_variables(key, "#")
         except WrongPart as error:
-            self.model.unread.append(Unread(error.place, f"{self.name} is left out: {error.reason}"))
+            self.model.leave_out(error.place, f"{self.name} is left out: {error.reason}")
             return None
         except LanguageError as error:
-            self.unread(primary.part, f"{self.name} is left out: no unambiguous key template: {error}")
+            self.model.leave_out(primary.part.place, f"{self.name} is left out: no unambiguous key template: {error}")
             return None
         return Entity(
             self.name,
@@ -331,15 +316,14 @@ class _Schema:
                 try:
                     keys[end.field] = end.template(key=False)
                 except WrongPart as error:
-                    reason = f"{self.name} has no index_key for {end.field}: {error.reason}"
-                    self.model.unread.append(Unread(error.place, reason))
+                    self.model.leave_out(error.place, f"{self.name} has no index_key for {end.field}: {error.reason}")
         return keys
 
     def _required_attributes(self, key: Mapping[str, str]) -> Iterator[str]:
         for name, part in self.names.attributes.items():
             required = part.get("required")
-            if required is not None and required.value is True and self.names.field(name) not in key:
-                yield self.names.field(name)
+            if required is not None and required.value is True and (field_name := self.names.field(name)) not in key:
+                yield field_name
 
     def _attributes(self) -> Iterator[Attribute]:
         keys = {end.field for index in self.indexes for end in index.ends}
@@ -349,7 +333,8 @@ class _Schema:
             type_ = part.need("type").value
             kind = "string" if isinstance(type_, list) else type_
             if not isinstance(kind, str) or kind not in _TYPES:
-                self.unread(part, f"the type of {name} is not one of {', '.join(_TYPES)}: the attribute is left out")
+                reason = f"the type of {name} is not one of {', '.join(_TYPES)}: the attribute is left out"
+                self.model.leave_out(part.place, reason)
                 continue
             items = part.get("items") if kind == "set" else None
             numbers = items is not None and items.value == "number"

@@ -21,7 +21,6 @@ from projections.init import electrodb, workbench
 from projections.init.data_model import (
     Model,
     Part,
-    Unread,
     WrongPart,
     entity_name,
     parse_json,
@@ -52,7 +51,7 @@ def _model_of(text: str, file: str) -> Model:
             raise UsageError(f"{error}. Pass {FORMATS}") from None
     document = parse_json(text, file)
     if isinstance(document.value, dict):
-        if workbench.is_workbench(document.value):
+        if "DataModel" in document.value:
             return workbench.read_workbench(document)
         if isinstance(document.value.get("Resources"), dict):
             return _template(template_of(text, file))
@@ -84,7 +83,7 @@ def _accept_names(model: Model) -> Model:
         for unknown in proven_proposal.unknown:
             name, _, reason = unknown.why.removeprefix("as ").partition(": ")
             if name in declared:
-                model.unread.append(Unread(f"entity {name}", f"it is left out: {reason}"))
+                model.leave_out(f"entity {name}", f"it is left out: {reason}")
             else:
                 kept.append(unknown)
         known = {entity.name for entity in proposal.entities}
@@ -127,14 +126,12 @@ def _template(document: Document) -> Model:
     for resource in resolution.of_type(*TABLE):
         part = Part(document.file, resource.properties, resource.path())
         if resolution.name(resource.id) in ledgers:
-            model.unread.append(
-                Unread(part.place, f"is the ledger of the rules ({_LEDGER}), not an application's table")
-            )
+            model.leave_out(part.place, f"is the ledger of the rules ({_LEDGER}), not an application's table")
             continue
         try:
             table = _table(resource, part, model)
         except WrongPart as error:
-            model.unread.append(Unread(error.place, error.reason))
+            model.leave_out(error.place, error.reason)
             continue
         model.proposals.append(proposal_of(table, []))
     if not model.proposals:
@@ -155,7 +152,7 @@ def _table(resource: Resource, part: Part, model: Model) -> Table:
         if (keys := part.get(name)) is not None and not is_plain(keys.value):
             raise keys.wrong("depends on values that are not in the template: give the parameters defaults")
     if attribute is not None and not is_plain(attribute):
-        model.unread.append(Unread(part.need("TimeToLiveSpecification").place, f"{attribute} is not in the template"))
+        model.leave_out(part.need("TimeToLiveSpecification").place, f"{attribute} is not in the template")
         attribute = None
     return table_of(_name(resource), part, attribute, view)
 

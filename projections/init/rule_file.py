@@ -135,12 +135,8 @@ def _entity(entity: Entity, table: str | None) -> Iterator[str]:
     if entity.match:
         attribute, kind = entity.match
         form["match"] = {attribute: kind if kind.isprintable() else [kind]}
-    if entity.expires:
-        form["expires"] = True
-    if entity.required:
-        form["required"] = entity.required
-    if entity.index_key:
-        form["index_key"] = entity.index_key
+    parts = {"expires": entity.expires, "required": entity.required, "index_key": entity.index_key}
+    form |= {name: part for name, part in parts.items() if part}
     yield block({entity.name: form}, _WIDTH, "  ")
 
 

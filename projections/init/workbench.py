@@ -207,11 +207,6 @@ def _rename_entities(proposal: Proposal, names: Mapping[str, str]) -> Proposal:
 SERVICE = "Amazon DynamoDB"
 
 
-def is_workbench(document: Mapping[str, Any]) -> bool:
-    """Return whether a JSON document is a model of NoSQL Workbench."""
-    return "DataModel" in document
-
-
 def read_workbench(document: Part) -> Model:
     """Return the tables of a model, with entities from facets and sample items. Raises UsageError."""
     metadata = document.get("ModelMetadata")
@@ -231,9 +226,7 @@ def read_workbench(document: Part) -> Model:
         proposal = facets.proposal(taken)
         taken += [entity.name for entity in proposal.entities]
         model.proposals.append(proposal)
-    model.unread.append(
-        Unread("(top)", "a model does not have the TTL of its tables: if items expire, add `ttl` to the table")
-    )
+    model.leave_out("(top)", "a model does not have the TTL of its tables: if items expire, add `ttl` to the table")
     return model
 
 
@@ -253,7 +246,7 @@ def _facets(part: Part, table: Table, model: Model) -> FacetTable:
     """Return the facets and sample items of a table."""
     capacity = part.get("ProvisionedCapacitySettings")
     if capacity is not None and (mode := part.get("BillingMode")) is not None and mode.value == "PROVISIONED":
-        model.unread.append(Unread(capacity.place, "capacity is not part of a rule file: the template is on-demand"))
+        model.leave_out(capacity.place, "capacity is not part of a rule file: the template is on-demand")
     types = {
         each.need("AttributeName").text(): str(each.need("AttributeType").value)
         for each in part.all("NonKeyAttributes")
@@ -276,11 +269,11 @@ def _items(part: Part, table: Table, model: Model) -> Iterator[Image]:
     """Yield the valid sample items of a table or facet."""
     for data in part.all("TableData"):
         if not isinstance(data.value, dict) or not all(map(_is_value, data.value.values())):
-            model.unread.append(Unread(data.place, "a sample item with values that are not DynamoDB's JSON"))
+            model.leave_out(data.place, "a sample item with values that are not DynamoDB's JSON")
             continue
         lacking = [name for name, kind in table.key if kind not in data.value.get(name, {})]
         if lacking:
-            model.unread.append(Unread(data.place, f"a sample item without the key attribute {', '.join(lacking)}"))
+            model.leave_out(data.place, f"a sample item without the key attribute {', '.join(lacking)}")
         else:
             yield data.value
 
