@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
+import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from projections.cli.options import as_json, endpoint_options
-from projections.terminal import count, json_text, markup, print_line, print_text
+from projections.errors import UsageError
+from projections.terminal import count, markup, print_json, print_line, print_markup
 
 if TYPE_CHECKING:
     from projections.init.data_model import Model
@@ -69,53 +72,36 @@ def command(
       projections init shop --table app --sample-size 50000
       projections init shop --from model.json
     """
-    from projections.errors import UsageError
-    from projections.init.project import project_with_example, write
+    from projections.init.project import PROPOSED, project_with_example, refuse_existing, write
 
     project = directory.resolve().name
-    document: dict[str, Any] = {"directory": str(directory)}
     if table is not None and source is not None:
         raise UsageError("--table and --from cannot be combined. Pass one of them")
+    if table is not None or source is not None:
+        refuse_existing(directory, PROPOSED, force=force)  # before reading, which costs
     if source is not None:
-        files, report = _from_model(directory, project, source, force, as_json)
-        document |= report
-    elif table is None:
-        files = project_with_example(project)
+        files, report = _from_model(project, source, as_json)
+    elif table is not None:
+        files, report = _propose(project, table, sample_size, max_reads, endpoint_url, region, as_json)
     else:
-        files, report = _propose(
-            directory, project, table, sample_size, max_reads, force, endpoint_url, region, as_json
-        )
-        document |= report
+        files, report = project_with_example(project), {}
     write(directory, files, force=force)
-    document["files"] = sorted(files)
     if as_json:
-        print_text(json_text(document))
+        print_json({"directory": str(directory), **report, "files": sorted(files)})
     else:
         _print_end(directory, files)
 
 
 def _propose(
-    directory: Path,
-    project: str,
-    table: str,
-    size: int,
-    rate: float,
-    force: bool,
-    endpoint_url: str | None,
-    region: str | None,
-    quiet: bool,
+    project: str, table: str, size: int, rate: float, endpoint_url: str | None, region: str | None, quiet: bool
 ) -> tuple[dict[str, File], dict[str, Any]]:
-    import time
-
     from botocore.exceptions import BotoCoreError
 
     from projections.aws.clients import client
-    from projections.errors import UsageError
     from projections.init.infer import infer, without_rejected_parts
-    from projections.init.project import PROPOSED, project_of_table, refuse_existing
+    from projections.init.project import project_of_table
     from projections.init.table_sample import describe, estimated_units, read_sample
 
-    refuse_existing(directory, PROPOSED, force=force)  # before reading, which costs
     try:
         dynamodb = client(endpoint_url=endpoint_url, region=region)
     except BotoCoreError as error:
@@ -135,26 +121,24 @@ def _propose(
     files = project_of_table(project, proposal, {table: about.stream_arn})
     if not quiet:
         _print_proposal(proposal, sample)
-    return files, _document(proposal, sample, expected)
+    return files, {
+        **{name: getattr(proposal, name) for name in ("sampled", "complete", "recognised", "separator", "deployed")},
+        "table": proposal.table.name,
+        "readUnits": {"expected": expected, "consumed": sample.units, "requests": sample.requests},
+        "entities": [asdict(entity) for entity in proposal.entities],
+        "rules": [{**asdict(rule), "kind": rule.kind, "state": rule.state} for rule in proposal.rules],
+        "unknown": [asdict(unknown) for unknown in proposal.unknown],
+    }
 
 
-def _from_model(
-    directory: Path, project: str, source: Path, force: bool, quiet: bool
-) -> tuple[dict[str, File], dict[str, Any]]:
+def _from_model(project: str, source: Path, quiet: bool) -> tuple[dict[str, File], dict[str, Any]]:
     from projections.init.model_reading import read_model
-    from projections.init.project import PROPOSED, project_of_model, refuse_existing
+    from projections.init.project import project_of_model
 
-    refuse_existing(directory, PROPOSED, force=force)
     model = read_model(source)
     if not quiet:
         _print_model(model)
-    return project_of_model(project, model), _model_document(model)
-
-
-def _model_document(model: Model) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {
+    return project_of_model(project, model), {
         "from": model.file,
         "format": model.form,
         "tables": model.tables,
@@ -164,32 +148,19 @@ def _model_document(model: Model) -> dict[str, Any]:
 
 
 def _print_model(model: Model) -> None:
-    print_line(markup("Read {} ({}).", model.file, model.form))
+    print_markup("Read {} ({}).", model.file, model.form)
     print_line()
     for proposal, called in zip(model.proposals, model.tables, strict=True):
         key = ", ".join(name for name, _ in proposal.table.key)
         indexes = count(len(proposal.table.indexes), "index", "indexes")
-        print_line(markup("[bold]{}[/]  {}  [dim]{}[/]", called, key, indexes))
+        print_markup("[bold]{}[/]  {}  [dim]{}[/]", called, key, indexes)
         _print_entities(proposal)
     if model.unread:
         print_line()
-        print_line(markup("[yellow]Not read[/]:"))
+        print_markup("[yellow]Not read[/]:")
     for unread in model.unread:
-        print_line(markup("  {}: {}.", unread.place, unread.reason))
+        print_markup("  {}: {}.", unread.place, unread.reason)
     print_line()
-
-
-def _document(proposal: Proposal, sample: Sample, expected: int) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {
-        **{name: getattr(proposal, name) for name in ("sampled", "complete", "recognised", "separator", "deployed")},
-        "table": proposal.table.name,
-        "readUnits": {"expected": expected, "consumed": sample.units, "requests": sample.requests},
-        "entities": [asdict(entity) for entity in proposal.entities],
-        "rules": [{**asdict(rule), "kind": rule.kind, "state": rule.state} for rule in proposal.rules],
-        "unknown": [asdict(unknown) for unknown in proposal.unknown],
-    }
 
 
 def _print_proposal(proposal: Proposal, sample: Sample) -> None:
@@ -200,12 +171,10 @@ def _print_proposal(proposal: Proposal, sample: Sample) -> None:
     )
     print_line()
     if not proposal.recognised:
-        print_line(
-            markup("[yellow]No structure was recognised[/]: rules.yaml has one entity for any item, and no rules.")
-        )
+        print_markup("[yellow]No structure was recognised[/]: rules.yaml has one entity for any item, and no rules.")
     _print_entities(proposal)
     if proposal.deployed:
-        print_line(markup("[yellow]Maintained by deployed rules already[/]: see {}", ", ".join(proposal.deployed)))
+        print_markup("[yellow]Maintained by deployed rules already[/]: see {}", ", ".join(proposal.deployed))
     print_line()
     marks = {
         "held": markup("[green]held[/]     "),
@@ -213,13 +182,13 @@ def _print_proposal(proposal: Proposal, sample: Sample) -> None:
         "uncertain": markup("[yellow]uncertain[/]"),
     }
     for rule in sorted(proposal.rules, key=lambda rule: rule.state == "uncertain"):
-        print_line(markup("{}  [bold]{}[/]  {}", marks[rule.state], rule.name, rule.evidence))
+        print_markup("{}  [bold]{}[/]  {}", marks[rule.state], rule.name, rule.evidence)
         if (contradiction := rule.contradiction) is not None:
             for phrase in contradiction.differences:
-                print_line(markup("    [dim]-[/] {}", phrase))
-            print_line(markup("    {}.", contradiction.effect))
+                print_markup("    [dim]-[/] {}", phrase)
+            print_markup("    {}.", contradiction.effect)
             if rule.refused:
-                print_line(markup("    {}.", rule.doubt[rule.doubt.index("`projections check`") :]))
+                print_markup("    {}.", rule.doubt[rule.doubt.index("`projections check`") :])
     if proposal.rules:
         print_line("Rules that are not `held` are comments in rules.yaml: to try one, remove its # signs.")
         print_line(
@@ -232,17 +201,15 @@ def _print_entities(proposal: Proposal) -> None:
     for entity in proposal.entities:
         key = " · ".join(entity.key.values())
         match = f" where {entity.match[0]} is {entity.match[1]}" if entity.match else ""
-        print_line(
-            markup(
-                "[bold cyan]{}[/]  {}  [dim]{}[/]",
-                entity.name,
-                key + match,
-                count(entity.items, "item") if entity.items else "",
-            )
+        print_markup(
+            "[bold cyan]{}[/]  {}  [dim]{}[/]",
+            entity.name,
+            key + match,
+            count(entity.items, "item") if entity.items else "",
         )
     for unknown in proposal.unknown:
         key = " · ".join(unknown.key.values())
-        print_line(markup("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why))
+        print_markup("[yellow]?[/]  {}  [dim]{}: {}[/]", key, count(unknown.items, "item"), unknown.why)
 
 
 def _print_end(directory: Path, files: dict[str, File]) -> None:

@@ -91,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit. Every error is one message on standard error, without a traceback."""
     gc.set_threshold(100_000)  # most objects of a command are its modules, which stay
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # else it reads the metadata of all installed packages
+    code: object = WRONG
     try:
         code = cli.main(args=arguments, prog_name="projections", standalone_mode=False)
         sys.stdout.flush()
@@ -98,22 +99,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from projections.terminal import print_text
 
         print_text(error.format_message())
-        code = WRONG
     except click.ClickException as error:
         _show(error)
-        code = WRONG
     except click.Abort:
         code = 130
     except RulesError as error:
         _print_error(*map(str, error.problems))
-        code = WRONG
     except UsageError as error:
         first, *more = error.lines
         _print_error(f"projections: {first}", *more)
-        code = WRONG
     except ProjectionsError as error:
         _print_error(f"projections: {error}")
-        code = WRONG
     except BrokenPipeError:
         # The reader of our output has closed the pipe. Python would raise again when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -22,15 +22,12 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def as_json(function: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
-
-def output_option(function: F) -> F:
-    """--output FILE, for `write_output`."""
-    return click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write to this file.")(
-        function
-    )
+output_option = click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write to this file."
+)
+"""--output FILE, for `write_output`."""
 
 
 def write_output(output: str, text: str) -> None:
@@ -49,18 +46,14 @@ def note_written(output: str, what: str = "") -> None:
 # Rules
 
 
-def rules_option(function: F) -> F:
-    return click.option(
-        "--rules",
-        "rules",
-        metavar="FILE",
-        help="Rule file, or the name of a bundled one, such as social. [default: $RULES, or ./rules.yaml]",
-    )(function)
+rules_option = click.option(
+    "--rules",
+    metavar="FILE",
+    help="Rule file, or the name of a bundled one, such as social. [default: $RULES, or ./rules.yaml]",
+)
 
-
-def rules_argument(function: F) -> F:
-    """The rule file as the argument of a command that has no other one, and reads no tables; the others have --rules."""
-    return click.argument("rules", required=False, metavar="[FILE]")(function)
+rules_argument = click.argument("rules", required=False, metavar="[FILE]")
+"""The rule file as the argument of a command that has no other one, and reads no tables; the others have --rules."""
 
 
 def find_rules(name: str | None = None) -> Path:
@@ -120,14 +113,13 @@ def parameters_from(query: str, words: Iterable[str]) -> dict[str, str]:
     return parameters
 
 
-def select_option(function: F) -> F:
-    """--select RULES, for `selected_rules` and `RuleSet.only`."""
-    return click.option(
-        "--select",
-        multiple=True,
-        metavar="RULES",
-        help="Only these rules: `name`, `tag:x` or `owner:x`. Separate several by commas, or repeat the option.",
-    )(function)
+select_option = click.option(
+    "--select",
+    multiple=True,
+    metavar="RULES",
+    help="Only these rules: `name`, `tag:x` or `owner:x`. Separate several by commas, or repeat the option.",
+)
+"""--select RULES, for `selected_rules` and `RuleSet.only`."""
 
 
 def selected_rules(program: Program, select: Iterable[str]) -> tuple[str, ...]:
@@ -243,9 +235,8 @@ MOST_LINES = 80
 """Lines of the difference of a file that are printed."""
 
 
-def force_option(function: F) -> F:
-    """--force, for `put_out`."""
-    return click.option("--force", is_flag=True, help="Overwrite the file of -o even if it was edited.")(function)
+force_option = click.option("--force", is_flag=True, help="Overwrite the file of -o even if it was edited.")
+"""--force, for `put_out`."""
 
 
 def put_out(text: str, output: str | None, what: str = "", *, force: bool) -> bool:

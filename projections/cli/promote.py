@@ -111,6 +111,4 @@ def promote(
             return STOPPED
     run = backfill.begin(versions=[version.name], fills=False, segments=segments, allow_delete=promotion.allow_delete)
     work = Work(there, live, backfill, as_json=as_json)
-    if answered:
-        return work.work(run, queue_url, publication.confirm)
-    return work.work(run, queue_url)
+    return work.work(run, queue_url, publication.confirm) if answered else work.work(run, queue_url)

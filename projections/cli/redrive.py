@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ import click
 from projections.cli.options import DISCARDED, Sources, Tables, as_json, source_options, stack_options
 from projections.cli.stack import Deployed, find_deployed
 from projections.errors import UsageError
-from projections.terminal import Bar, count, json_text, print_first, print_line, print_text
+from projections.terminal import Bar, count, print_first, print_json, print_line
 
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
@@ -98,10 +99,15 @@ def command(
     there = find_deployed(options)
     document = there.document(writes=not (dry_run or listing or dismiss))
     if dismiss is not None:
-        _check_dismissal(Program.from_document(document), dismiss, because)  # before it looks for tables
+        _dismissal_filter(Program.from_document(document), dismiss)  # reports mistakes before it looks for tables
+        if because is not None and not because.strip():
+            raise UsageError("--because is empty. Write why these messages are dismissed: it is recorded")
     live = there.connect(document, threads=THREADS)
     if alone:
-        quarantine = _quarantine(there, sources.quarantine)
+        url = there.quarantine(sources.quarantine)
+        if not url:
+            raise UsageError("no quarantine: pass --quarantine URL or --stack, or set QUARANTINE_QUEUE_URL")
+        quarantine = there.queue(url)
         if dismiss is None:
             return _show(live, quarantine, as_json)
         return _dismiss(live, quarantine, dismiss, because, dry_run, options.region, as_json)
@@ -126,13 +132,6 @@ def command(
     return _report(outcome, redrive, reporter, as_json, dry_run)
 
 
-def _quarantine(there: Deployed, option: str | None) -> Queue:
-    url = there.quarantine(option)
-    if not url:
-        raise UsageError("no quarantine: pass --quarantine URL or --stack, or set QUARANTINE_QUEUE_URL")
-    return there.queue(url)
-
-
 def _message_sources(files: Sequence[str], there: Deployed, sources: Sources, reader: Reader) -> list[MessageSource]:
     from projections.local.event_files import documents
     from projections.operations.failed_messages import BucketSource, FileSource, QueueSource
@@ -141,10 +140,11 @@ def _message_sources(files: Sequence[str], there: Deployed, sources: Sources, re
     if not (files or quarantine or dead_letters or bucket):
         quarantine = there.quarantine(None)
         dead_letters, bucket = there.name(None, "TaskDeadLettersUrl"), there.name(None, "DiscardedBucketName")
-    message_sources: list[MessageSource] = []
-    for name, url in (("quarantine", quarantine), ("dead letters", dead_letters)):
-        if url:
-            message_sources.append(QueueSource(name, there.queue(url), reader))
+    message_sources: list[MessageSource] = [
+        QueueSource(name, there.queue(url), reader)
+        for name, url in (("quarantine", quarantine), ("dead letters", dead_letters))
+        if url
+    ]
     if bucket:
         message_sources.append(BucketSource("bucket", there.bucket(bucket), DISCARDED, reader))
     for file in files:  # read before anything is written: an invalid file is wrong usage
@@ -156,16 +156,9 @@ def _message_sources(files: Sequence[str], there: Deployed, sources: Sources, re
     return message_sources
 
 
-class _Nowhere:
-    """The task queue of a dry run."""
-
-    def send(self, tasks: Sequence[Any]) -> None:
-        return None
-
-
 def _sender(there: Deployed, url: str | None, dry: bool) -> Any:
     if not url or dry:
-        return _Nowhere() if url else None
+        return SimpleNamespace(send=lambda tasks: None) if url else None
     from projections.operations.tasks import Tasks
 
     return Tasks(lambda: there.queue(url))
@@ -185,7 +178,7 @@ def _report(outcome: Outcome, redrive: Redrive, reporter: _Reporter, as_json: bo
         }
         if dry_run:
             report["refreshed"] = reporter.items
-        print_text(json_text(report))
+        print_json(report)
         return 1 if outcome.remains else 0
     done, remain = ("would be redriven", "would be left") if dry_run else ("redriven", "left")
     if dry_run:
@@ -247,7 +240,7 @@ def _show(live: Live, queue: Queue, as_json: bool) -> int:
     if as_json:
         recorded = {record.message.id for record in records}
         listed = [{**_plain(message), "dismissalRecorded": message.id in recorded} for message in messages]
-        print_text(json_text({"messages": listed, "dismissed": [_record(record) for record in records]}))
+        print_json({"messages": listed, "dismissed": [_record(record) for record in records]})
         return 1 if messages else 0
     print_line(f"quarantine: {count(len(messages), 'message')}")
     print_first(map(_line, messages))
@@ -261,13 +254,6 @@ def _show(live: Live, queue: Queue, as_json: bool) -> int:
         lines.append(f"    {_complaint(record.message)}")
     print_first(lines)
     return 1 if messages else 0
-
-
-def _check_dismissal(program: Program, which: str, because: str | None) -> None:
-    """Raise UsageError if the key of --dismiss is malformed, or --because is empty."""
-    _dismissal_filter(program, which)
-    if because is not None and not because.strip():
-        raise UsageError("--because is empty. Write why these messages are dismissed: it is recorded")
 
 
 def _dismiss(
@@ -291,7 +277,7 @@ def _dismiss(
     if as_json:
         report = {"dryRun": dry, "dismissed": [_plain(message) for message in done], "others": others}
         report |= {} if decision is None else {"because": decision.because, "by": decision.by}
-        print_text(json_text(report))
+        print_json(report)
     else:
         print_first(map(_line, done))
         dismissals = "would be dismissed" if dry else "dismissed"

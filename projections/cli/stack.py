@@ -54,6 +54,10 @@ class Deployed:
     def name(self, option: str | None, output: str, variable: str = "") -> str | None:
         return option or self._outputs.get(output) or (os.environ.get(variable) if variable else None) or None
 
+    @property
+    def stack_name(self) -> str | None:
+        return self.stack.name if self.stack else None
+
     def quarantine(self, option: str | None) -> str | None:
         return self.name(option, "QuarantineQueueUrl", "QUARANTINE_QUEUE_URL")
 
@@ -184,7 +188,7 @@ class Deployed:
             raise UsageError(*map(_sentence, lacking))
         with suppress(StoreError):  # the caller may not read other functions
             for other in self.other_maintainers(live):
-                finding = maintainer(*other, stack=self.stack.name if self.stack else None)
+                finding = maintainer(*other, stack=self.stack_name)
                 texts.append(f"{finding.says}. {finding.todo.removesuffix('.')}")
         return [*texts, *map(_sentence, findings)]
 

@@ -15,7 +15,7 @@ import click
 from projections.cli.options import DISCARDED, Sources, Tables, as_json, source_options, stack_options
 from projections.cli.stack import Chosen, Deployed, find_deployed
 from projections.errors import StoreError
-from projections.terminal import json_text, markup, print_line, print_text
+from projections.terminal import markup, print_json, print_line, print_markup
 
 if TYPE_CHECKING:
     from projections.aws.live_tables import Live
@@ -74,7 +74,7 @@ def command(options: Tables, as_json: bool, function: str | None, sources: Sourc
             "epoch": recorded.epoch,
             "versions": dict(recorded.versions),
         }
-        print_text(json_text(report))
+        print_json(report)
     else:
         _print(findings)
     return 1 if attention else 0
@@ -86,8 +86,7 @@ def ledger_status(there: Deployed, chosen: Chosen, live: Live, now: datetime) ->
 
     stack = there.stack
     schedule, since = (stack.parameters.get("AuditSchedule"), stack.created) if stack else (None, None)
-    name = stack.name if stack else None
-    return health.ledger(live.program, live.store, now, stack=name, schedule=schedule, since=since)
+    return health.ledger(live.program, live.store, now, stack=there.stack_name, schedule=schedule, since=since)
 
 
 def service_findings(
@@ -104,11 +103,11 @@ def service_findings(
 
     `peek` also receives messages of the quarantine to name causes: other consumers do not see them for a second.
     """
-    stack = there.stack.name if there.stack else None
+    function = there.name(function, "StreamFunctionName")
     return [
-        *_functions(there, live, there.name(function, "StreamFunctionName"), stack, now, ages),
-        *_external(there, live, there.name(function, "StreamFunctionName"), stack, now),
-        *_sources(there, live, sources, stack, peek),
+        *_functions(there, live, function, now, ages),
+        *_external(there, live, function, now),
+        *_sources(there, live, sources, peek),
     ]
 
 
@@ -130,18 +129,13 @@ def limits(program: Program) -> dict[str, float]:
 
 
 def _functions(
-    there: Deployed,
-    live: Live,
-    function: str | None,
-    stack: str | None,
-    now: datetime,
-    ages: Mapping[str, tuple[float, float]],
+    there: Deployed, live: Live, function: str | None, now: datetime, ages: Mapping[str, tuple[float, float]]
 ) -> Iterator[Finding]:
     """Whether the writes to each table reach the function, its lag, and which tables are throttled."""
     from projections.aws.metrics import alarms, iterator_age, throttle_events
     from projections.operations import health
 
-    yield from _streams(there, live, function, stack, now)
+    yield from _streams(there, live, function, now)
     yield _ask("lag", function, lambda name: health.lag(iterator_age(there.client("cloudwatch"), name, now)), True)
 
     if ages:
@@ -153,11 +147,11 @@ def _functions(
         return health.throttling(throttle_events(there.client("cloudwatch"), tables, now))
 
     yield _ask("throttling", function, throttling, True)
-    if stack:
+    if stack := there.stack_name:
         yield _ask("alarms", stack, lambda name: health.alarms(alarms(there.client("cloudwatch"), name)), True)
 
 
-def _streams(there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime) -> Iterator[Finding]:
+def _streams(there: Deployed, live: Live, function: str | None, now: datetime) -> Iterator[Finding]:
     from projections.aws.metrics import stream_counts
     from projections.operations import health
 
@@ -168,7 +162,7 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
         mappings = there.mappings(live, function)
     except StoreError as error:
         yield from (health.Finding(subject, health.LOOK, f"not known: {error}") for subject in tables)
-        yield from _deployment(there, live, None, stack)
+        yield from _deployment(there, live, None)
         return
     for subject, table in tables.items():
         counts = None
@@ -176,16 +170,14 @@ def _streams(there: Deployed, live: Live, function: str | None, stack: str | Non
             if mapping.get("EventSourceArn") == table.get("LatestStreamArn"):
                 with suppress(StoreError):  # `lag` reports that CloudWatch does not answer
                     counts = stream_counts(there.client("cloudwatch"), mapping["UUID"], table["TableName"], now)
-        yield health.stream(subject, table, mappings, counts, stack)
+        yield health.stream(subject, table, mappings, counts, there.stack_name)
     with suppress(StoreError):  # the caller may not read other functions; what they write is reported as `other ledger`
         for other in there.other_maintainers(live, function):
-            yield health.maintainer(*other, stack=stack)
-    yield from _deployment(there, live, mappings, stack)
+            yield health.maintainer(*other, stack=there.stack_name)
+    yield from _deployment(there, live, mappings)
 
 
-def _deployment(
-    there: Deployed, live: Live, mappings: Sequence[Mapping[str, Any]] | None, stack: str | None
-) -> Iterator[Finding]:
+def _deployment(there: Deployed, live: Live, mappings: Sequence[Mapping[str, Any]] | None) -> Iterator[Finding]:
     """Whether tables, and their event source mappings if they are known, agree with the rules. `_streams` reports streams.
 
     If nothing differs, names what was compared.
@@ -198,7 +190,7 @@ def _deployment(
     for finding in differences:
         todo = finding.instead[:1].upper() + finding.instead[1:]
         if finding.code in ("filters", "delivery") and todo:
-            todo += f", then {health.command('backfill --restart', stack)}"
+            todo += f", then {health.command('backfill --restart', there.stack_name)}"
         yield health.Finding("deployment", levels[finding.severity], finding.reason, todo and f"{todo}.")
     if not differences:
         compared = ["keys", "indexes"]
@@ -208,11 +200,12 @@ def _deployment(
         yield health.Finding("deployment", health.FINE, f"{what} agree with the rules")
 
 
-def _external(there: Deployed, live: Live, function: str | None, stack: str | None, now: datetime) -> Iterator[Finding]:
+def _external(there: Deployed, live: Live, function: str | None, now: datetime) -> Iterator[Finding]:
     """What other processes wrote: over values that rules own, and of items that no rule uses."""
     from projections.aws.metrics import function_counts, overwrites
     from projections.operations import health
 
+    stack = there.stack_name
     if not stack or not function:
         yield health.Finding(health.EXTERNAL, health.UNKNOWN, "not checked: pass --stack NAME")
         return
@@ -245,9 +238,11 @@ def _of_no_entity(live: Live) -> Iterator[str]:
                 yield f"{encode_key(key)} ({why})" if why else encode_key(key)
 
 
-def _sources(there: Deployed, live: Live, sources: Sources, stack: str | None, peek: bool) -> Iterator[Finding]:
+def _sources(there: Deployed, live: Live, sources: Sources, peek: bool) -> Iterator[Finding]:
     """What waits in the queues and in the bucket."""
     from projections.operations import health
+
+    stack = there.stack_name
 
     def redrive(option: str, name: str | None) -> str:
         """Return the command that redrives what was found, as it can be copied."""
@@ -339,11 +334,9 @@ def _print(findings: Sequence[Finding]) -> None:
         sign, style = signs.get(finding.level, ("?", "dim"))
         says = markup("[dim]{}[/]", finding.says) if finding.level == health.UNKNOWN else finding.says
         subject = finding.subject.ljust(width)
-        print_line(markup("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says))
+        print_markup("[{}]{:<8}[/][bold]{}[/]  {}", style, sign, subject, says)
         for each in finding.examples:
-            print_line(
-                markup("{}[dim]{}: {}: {}[/]", f"{'':<{width + 10}}", each.key, each.rule or "all rules", each.reason)
-            )
+            print_markup("{}[dim]{}: {}: {}[/]", f"{'':<{width + 10}}", each.key, each.rule or "all rules", each.reason)
         if finding.todo and (following is None or following.todo != finding.todo):
             print_line(f"{'':<{width + 10}}{finding.todo}")
     levels = Counter(finding.level for finding in findings)
@@ -351,4 +344,4 @@ def _print(findings: Sequence[Finding]) -> None:
     parts = [f"{levels[level]} {text}" for level, text in words.items() if levels[level]]
     bad = levels[health.ACT] or levels[health.LOOK]
     text = ", ".join(parts if bad else ["Nothing needs attention", *parts])
-    print_line(markup("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), text))
+    print_markup("[{}]{}[/] {}.", *(("red", "✗") if bad else ("green", "✓")), text)

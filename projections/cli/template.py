@@ -100,7 +100,10 @@ def command(
         )
     _check_suffix(output, form)
     if form == "cdk-typescript":
-        text = _typescript()
+        from projections.deploy.checksum import with_checksum
+        from projections.deploy.plain import TYPESCRIPT
+
+        text = with_checksum(TYPESCRIPT.read_text(encoding="utf-8"), "// {}")
     else:
         from projections.deploy.needs import Deployment
 
@@ -141,25 +144,14 @@ def _text(form: str, deployment: Deployment, settings: tuple[str, ...]) -> str:
         from projections.deploy.sam_template import sam_template
 
         return sam_template(deployment)
-    return _plain(deployment, settings, form == "cdk")
-
-
-def _plain(deployment: Deployment, settings: tuple[str, ...], valued: bool) -> str:
     from projections.deploy.checksum import sign
     from projections.deploy.plain import cloudformation_template, with_values
 
     template = cloudformation_template(deployment)
-    if valued:
+    if form == "cdk":
         split = (text.partition("=") for text in settings)
         template = with_values(template, {name: value if equals else None for name, equals, value in split})
     return sign(json_text(template) + "\n")
-
-
-def _typescript() -> str:
-    from projections.deploy.checksum import with_checksum
-    from projections.deploy.plain import TYPESCRIPT
-
-    return with_checksum(TYPESCRIPT.read_text(encoding="utf-8"), "// {}")
 
 
 def _path_text(path: Path) -> str:
