@@ -107,19 +107,14 @@ class Read:
 
     def request(self, table: str, limit: int | None = None) -> dict[str, Any]:
         """Return the parameters of boto3's `get_item` or `query`, for the table of this name on AWS."""
-        names = {f"#{letter}": name for letter, name in zip("pqrs", dict(self.partition), strict=False)}
         request: dict[str, Any] = {"TableName": table}
         if self.get:
             request["Key"] = {name: dict(value) for name, value in (*self.partition, *self.fixed)}
             return {**request, "ConsistentRead": True} if self.consistent else request
-        terms, values = [], {}
-        for (placeholder, _), (_, value) in zip(names.items(), self.partition, strict=True):
-            terms.append(f"{placeholder} = :{placeholder[1:]}")
-            values[f":{placeholder[1:]}"] = dict(value)
-        for number, (name, value) in enumerate(self.fixed):
-            names[f"#f{number}"], values[f":f{number}"] = name, dict(value)
-            terms.append(f"#f{number} = :f{number}")
-        terms += self._condition(names, values)
+        keys = [*zip("pqrs", self.partition, strict=False), *((f"f{n}", key) for n, key in enumerate(self.fixed))]
+        names = {f"#{place}": name for place, (name, _) in keys}
+        values = {f":{place}": dict(value) for place, (_, value) in keys}
+        terms = [*(f"#{place} = :{place}" for place, _ in keys), *self._condition(names, values)]
         if self.index is not None:
             request["IndexName"] = self.index
         request |= {

@@ -352,20 +352,15 @@ class Ranking:
                 remaining = position
                 if remaining > total:
                     return _Place(position, None, total)
-            counts = sorted(_counts(group).items(), reverse=self._rule.descending)
-            chosen = None
-            for part, count in counts:
-                if count <= 0:
-                    continue
-                chosen, equal = part, count
-                if remaining <= count:
+            counts = [(part, count) for part, count in _counts(group).items() if count > 0]
+            for part, equal in sorted(counts, reverse=self._rule.descending):
+                if remaining <= equal:
+                    parts.append(part)
                     break
-                remaining -= count
-                better += count
+                remaining -= equal
+                better += equal
             else:
                 return _Place(position or 1, None, total, whole=False)
-            assert chosen is not None
-            parts.append(chosen)
         ranked = Ranked(self._rule.scale.score(parts), 1 + better, equal, total, whole)
         return _Place(position or 1, ranked, total)
 
