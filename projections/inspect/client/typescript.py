@@ -72,11 +72,6 @@ class Group(NamedTuple):
     parts: Sequence[Layout]
     after: str
 
-    @property
-    def flat(self) -> str:
-        space = " " if self.before.endswith("{") and self.parts else ""
-        return self.before + space + ", ".join(map(flat, self.parts)) + space + self.after
-
 
 class Within(NamedTuple):
     """A layout between two texts that stay on its lines, such as the body of an arrow function."""
@@ -85,20 +80,12 @@ class Within(NamedTuple):
     inner: Layout
     after: str = ""
 
-    @property
-    def flat(self) -> str:
-        return self.before + flat(self.inner) + self.after
-
 
 class Joined(NamedTuple):
     """Conditions that are joined by `&&` or `||`."""
 
     parts: Sequence[Layout]
     word: str
-
-    @property
-    def flat(self) -> str:
-        return f" {self.word} ".join(map(flat, self.parts))
 
 
 class Typed(NamedTuple):
@@ -108,17 +95,24 @@ class Typed(NamedTuple):
     types: Sequence[str]
     after: str
 
-    @property
-    def flat(self) -> str:
-        return f"{flat(self.names)}: {{ {'; '.join(self.types)} }}{self.after}"
-
 
 Layout: TypeAlias = "str | Group | Within | Joined | Typed"
 
 
 def flat(layout: Layout) -> str:
     """Return a layout on one line."""
-    return layout if isinstance(layout, str) else layout.flat
+    match layout:
+        case str():
+            return layout
+        case Group(before, parts, after):
+            space = " " if before.endswith("{") and parts else ""
+            return before + space + ", ".join(map(flat, parts)) + space + after
+        case Within(before, inner, after):
+            return before + flat(inner) + after
+        case Joined(parts, word):
+            return f" {word} ".join(map(flat, parts))
+        case Typed(names, types, after):
+            return f"{flat(names)}: {{ {'; '.join(types)} }}{after}"
 
 
 def lines(layout: Layout, indent: int, before: str = "", after: str = "") -> list[str]:
@@ -154,7 +148,7 @@ def lines(layout: Layout, indent: int, before: str = "", after: str = "") -> lis
 
 def _join(layout: Joined, indent: int, after: str = "") -> list[str]:
     """Return the lines of conditions: one line if it fits."""
-    whole = f"{' ' * indent}{layout.flat}{after}"
+    whole = f"{' ' * indent}{flat(layout)}{after}"
     if len(whole) <= WIDTH:
         return [whole]
     *most, last = [lines(part, indent) for part in layout.parts]

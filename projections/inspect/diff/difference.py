@@ -88,17 +88,9 @@ def difference(before_document: Mapping[str, Any], after_document: Mapping[str, 
         owners=tuple(_owners(old, new)),
         deployment=tuple(template_changes(before, after)),
         indexes=tuple((table.name, name) for old, table in _both(before, after) for name in _without(table, old)),
-        impossible=(*_prefix(old, new), *impossible(before, after)),
+        impossible=tuple(impossible(before, after)),
         unchanged=len(new.projections) - sum(change.status in ("new", "changed") for change in rule_changes),
     )
-
-
-def _prefix(old: Rules, new: Rules) -> Iterator[str]:
-    if old.projections and old.guard_prefix != new.guard_prefix:
-        yield (
-            f'guard_prefix changes from "{old.guard_prefix}" to "{new.guard_prefix}", which is impossible while rules are '
-            f"active. Remove all rules first, with `retired`"
-        )
 
 
 def _rule(old: Rules, new: Rules, change: Change, renamed_to: str | None) -> RuleDifference:
@@ -190,7 +182,13 @@ def _needs(table: TableNeeds) -> tuple[object, ...]:
 
 
 def impossible(before: Deployment, after: Deployment) -> Iterator[str]:
-    """Yield changes that DynamoDB does not support."""
+    """Yield changes that DynamoDB does not support, and another prefix of guards."""
+    rules, prefix = before.program.model, after.program.model.guard_prefix
+    if rules.projections and rules.guard_prefix != prefix:
+        yield (
+            f'guard_prefix changes from "{rules.guard_prefix}" to "{prefix}", which is impossible while rules are active. '
+            f"Remove all rules first, with `retired`"
+        )
     for old, table in _both(before, after):
         if (old.schema.partition, old.schema.sort) != (table.schema.partition, table.schema.sort):
             yield f"the key of table {table.name} changes, which is impossible. Use a new table with another name"

@@ -225,16 +225,14 @@ def _rules(program: Program, record: Record, old: Item | None, new: Item | None)
             )
             yield RuleReport(name, rule.kind, tuple(effects), tuple(why))
         elif judged is not None:
-            idle = _silent(rule) if not rule.recorded else ""
+            idle = HELD if rule.held and not rule.recorded else ""
             same_as_before = "the item was removed" if record.new is None else "nothing that it reads changed"
             yield RuleReport(name, rule.kind, (), judged.reasons or (idle or same_as_before,))
         elif _wrote(program, rule, old, new):
             yield RuleReport(name, rule.kind, (), ("this is the rule's own write",))
 
 
-def _silent(rule: Rule) -> str:
-    """Return why a rule publishes nothing; empty if it does."""
-    return "it publishes nothing, because it is held" if rule.held else ""
+HELD = "it publishes nothing, because it is held"
 
 
 def _verdict_of(program: Program, name: str, old: Item | None, new: Item | None) -> Verdict | None:
@@ -271,8 +269,8 @@ def _why(
             if effect.values is None:
                 reasons = judged.reasons if judged is not None else ()
                 yield from ("the item was removed",) if record.new is None else reasons
-            if silent := _silent(rule):
-                yield silent
+            if rule.held:
+                yield HELD
         case "index" | "compute":
             yield from judged.reasons if judged is not None else ()
         case "refresh":

@@ -167,9 +167,8 @@ def _each(rule: Projection) -> str | None:
 def _each_of(rule: Projection) -> str | None:
     if rule.each is None:
         return None
-    if rule.each.ancestors:
-        return f"each folder above {rule.each.path}, as {{{rule.each.variable}}}"
-    return f"each element of {rule.each.path}, as {{{rule.each.variable}}}"
+    what = "folder above" if rule.each.ancestors else "element of"
+    return f"each {what} {rule.each.path}, as {{{rule.each.variable}}}"
 
 
 # Mermaid

@@ -264,20 +264,14 @@ def _rule(graph: Graph, rule: Rule) -> Iterator[str]:
         yield f"<h3>Into {target} items whose</h3>{key_rows(rule.match)}"
     elif not rule.inside:
         yield f"<h3>Into {target}</h3>{key_rows(rule.key)}"
-    if rule.cases:
-        yield from _cases(rule)
-    elif rule.writes:
+    for number, (where, key) in enumerate(rule.cases):
+        title = f"where {where}" if where else "otherwise" if number else ""
+        yield f"<h3>{'Writes' if number == 0 else 'Or'} {escape(title)}</h3>{key_rows(key)}"
+    if rule.writes and not rule.cases:
         yield f"<h3>Writes</h3>{_attribute_table((name, template(how)) for name, how in rule.writes)}"
     yield from _cost(rule)
     if rule.findings:
         yield "<h3>Findings of check</h3>" + "".join(map(_finding, rule.findings))
-
-
-def _cases(rule: Rule) -> Iterator[str]:
-    """Yield what an index rule sets in each case."""
-    for number, (where, key) in enumerate(rule.cases):
-        title = f"where {where}" if where else "otherwise" if number else ""
-        yield f"<h3>{'Writes' if number == 0 else 'Or'} {escape(title)}</h3>{key_rows(key)}"
 
 
 def _attribute_table(rows: Iterable[tuple[str, str]]) -> str:

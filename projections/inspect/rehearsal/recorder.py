@@ -95,9 +95,8 @@ class Spent:
         for request in requests:
             spent.write_units += request.write_units
             spent.read_units += request.read_units
-            if request.outcome != DONE:
-                failed = [action for action in request.actions if action.outcome != DONE]
-                spent.in_vain += request.factor * sum(a.units.total for a in failed if a.outcome != REFUSED)
+            failed = [action for action in request.actions if action.outcome not in (DONE, REFUSED)]
+            spent.in_vain += request.factor * sum(action.units.total for action in failed)
             spent.calls[request.operation] = spent.calls.get(request.operation, 0) + 1
         return spent
 
