@@ -424,10 +424,7 @@ def _in_order(items: Mapping[ItemKey, Image], program: Program) -> Iterable[tupl
 
     def place(entry: tuple[ItemKey, Image]) -> tuple[Any, ...]:
         key = entry[0]
-        schema = program.tables[key.table]
-        parts = [(schema.partition[1], key.partition)]
-        if schema.sort is not None:
-            parts.append((schema.sort[1], key.sort or ""))
+        parts = [pair for value in program.tables[key.table].wire(key).values() for pair in value.items()]
         return key.table, *(Decimal(text) if kind == "N" else text for kind, text in parts)
 
     return sorted(items.items(), key=place)

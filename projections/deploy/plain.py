@@ -127,9 +127,8 @@ def with_values(template: Template, chosen: Mapping[str, str | None]) -> Templat
     ]
     if wrong:
         raise UsageError(*wrong)
-    kept = {name for name, spec in parameters.items() if chosen.get(name, spec.get("Default")) is None}
-    values = {name: chosen.get(name, spec.get("Default")) for name, spec in parameters.items() if name not in kept}
-    return _Settling(template, kept, values).template()
+    values = {name: chosen.get(name, spec.get("Default")) for name, spec in parameters.items()}
+    return _Settling(template, {name: value for name, value in values.items() if value is not None}).template()
 
 
 def _comparisons(conditions: Any) -> Iterator[tuple[Any, Any]]:
@@ -172,11 +171,10 @@ _SUBSTITUTED = re.compile(r"\$\{([A-Za-z0-9]+)\}")
 
 
 class _Settling:
-    """A template whose conditions are decided, because each parameter has a value or is not empty."""
+    """A template whose conditions are decided, because each parameter has a value, or remains and is not empty."""
 
-    def __init__(self, template: Template, kept: set[str], values: Mapping[str, Any]) -> None:
+    def __init__(self, template: Template, values: Mapping[str, Any]) -> None:
         self.source = template
-        self.kept = kept
         self.values = values
         defaults = {name: {"Type": "String", "Default": values.get(name, _GIVEN)} for name in template["Parameters"]}
         self.resolution = Resolution(Document("", {**template, "Parameters": defaults}))
@@ -198,7 +196,7 @@ class _Settling:
         result["Parameters"] = {
             name: {key: value for key, value in parameter.items() if key in ("Type", "Description")}
             for name, parameter in parameters
-            if name in self.kept
+            if name not in self.values
         }
         for section in ("Resources", "Outputs"):
             result[section] = {

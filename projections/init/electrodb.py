@@ -174,7 +174,7 @@ class End:
         """
         field = self.names.field(name)
         field = field if field.isidentifier() else lower_camel(field)
-        if self._padding(name) is not None:
+        if self.names.attributes[name].get("padding") is not None:
             return f"{field}Padded", "with padding"
         if self.names.type(name) == "boolean":
             return f"{field}Text", "as text"
@@ -190,12 +190,9 @@ class End:
             return any(_in_casing(choice.text(), self.casing) != choice.value for choice in part.elements())
         return True
 
-    def _padding(self, name: str) -> Part | None:
-        return self.names.attributes[name].get("padding")
-
     def pipes(self, name: str) -> str:
         """Return the pipes that make the text in the key of an attribute, such as `|lower`. Raises WrongPart."""
-        kind, padding = self.names.type(name), self._padding(name)
+        kind, padding = self.names.type(name), self.names.attributes[name].get("padding")
         if padding is not None:
             length = padding.need("length").value
             if kind != "number" or padding.need("char").value != "0" or not isinstance(length, int):
@@ -268,7 +265,6 @@ class _Schema:
     """One entity: its names, its attributes, and its indexes, the primary one first."""
 
     def __init__(self, part: Part, model: Model) -> None:
-        self.part = part
         self.model = model
         self.name = ""
         named = part.need("model")

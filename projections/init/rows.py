@@ -171,9 +171,8 @@ def scalar(item: Image, name: str) -> str | bool | None:
 
 def rows_of(items: Sequence[Image], table: Table, separator: str) -> list[Row]:
     """Return the rows of the items that have a key, as all items of a table do."""
-    keys = [name for name, _ in table.key]
     usable = [item for item in items if all(kind in item.get(name, {}) for name, kind in table.key)]
-    no_attributes = {*keys, *table.index_names, table.ttl}
+    no_attributes = {*table.key_names, *table.index_names, table.ttl}
     rows = []
     for item in usable:
         parts: dict[Position, str] = {}

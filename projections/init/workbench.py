@@ -66,7 +66,8 @@ class FacetTable:
         """All sample items, one for each key."""
         by_key: dict[str, Image] = {}
         for item in chain(self.others, *(facet.items for facet in self.facets)):
-            by_key.setdefault(self._key_of(item), item)
+            key = "\0".join(key_text(kind, str(item[name][kind])) for name, kind in self.table.key)
+            by_key.setdefault(key, item)
         return list(by_key.values())
 
     @cached_property
@@ -75,9 +76,6 @@ class FacetTable:
             return common_separator(self.items, self.table)
         glued = "".join(alias for facet in self.facets for alias in facet.aliases.values() if _template(alias))
         return max(SEPARATORS, key=lambda sign: (glued.count(sign), -SEPARATORS.index(sign)))
-
-    def _key_of(self, item: Image) -> str:
-        return "\0".join(key_text(kind, str(item[name][kind])) for name, kind in self.table.key)
 
     def proposal(self, taken: Sequence[str]) -> Proposal:
         """Return the entities that facets declare, and what the other sample items show."""

@@ -69,8 +69,7 @@ def key_of(program: Program, table: str, item: object, what: str) -> ItemKey:
     if isinstance(item, list | tuple):
         if len(item) != len(names):
             raise UsageError(f"{what}: the key is {_key_text(schema)}, this has {len(item)} parts")
-        kinds = [schema.partition[1], *([schema.sort[1]] if schema.sort else [])]
-        item = {name: {kind: str(part)} for name, kind, part in zip(names, kinds, item, strict=True)}
+        item = schema.wire(ItemKey(table, *map(str, item)))
     image = wire_item(item, what)
     try:
         return schema.key(table, image)
