@@ -79,9 +79,8 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
     evaluated = program.contributions(item)
     writes = {rule.name for rule in rules}  # a held rule writes nothing
     for name, reason in evaluated.problems:
-        if name not in writes:
-            continue
-        look.quarantined[f"{public_name(name)}: {reason}"] = None
+        if name in writes:
+            look.quarantined[f"{public_name(name)}: {reason}"] = None
     recorded = [rule for rule in rules if isinstance(rule, LedgerRule)]
     targets = _compare(program, registry, recorded, evaluated.contributions, entry, image is None, look)
     guards = Guards(program, registry.identity)

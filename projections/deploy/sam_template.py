@@ -122,17 +122,11 @@ def _values(deployment: Deployment, table: TableNeeds | None) -> dict[str, str]:
     """Return the values of `<name>`; with those of a table inside `#: each table`."""
     tables = deployment.tables
     parameters = [f"{name}{each.suffix}" for each in tables for name in ("ExistingTableName", "ExistingStreamArn")]
+    flags = " --existing-table" * deployment.existing + " --leading-keys" * deployment.leading_keys
+    flags += "".join(f" --notify {shlex.quote(printable(rule))}" for rule in dict.fromkeys(deployment.notify))
     values = {
         "rules file": shlex.quote(printable(deployment.file)),
-        "flags": "".join(
-            f" --{flag}"
-            for flag, is_set in {
-                "existing-table": deployment.existing,
-                "leading-keys": deployment.leading_keys,
-                **{f"notify {shlex.quote(printable(rule))}": True for rule in deployment.notify},
-            }.items()
-            if is_set
-        ),
+        "flags": flags,
         "table parameters": ", ".join(parameters),
         "ledger name": f"!If [CreateLedger, !Ref LedgerTable, !Ref {_LEDGER}]",
         "ledger arn": f"!If\n  - CreateLedger\n  - !GetAtt LedgerTable.Arn\n  - !Sub {_TABLE_ARN}/${{{_LEDGER}}}",

@@ -100,13 +100,9 @@ def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: A
     ]
 
 
-def _entry(name: str, value: Code) -> Code:
+def _entry(name: str, value: Call) -> Call:
     """Return an entry of a dictionary."""
-    return (
-        Call(f"{literal(name)}: {value.before}", value.parts, value.after)
-        if isinstance(value, Call)
-        else (f"{literal(name)}: {value}")
-    )
+    return Call(f"{literal(name)}: {value.before}", value.parts, value.after)
 
 
 def _description(pattern: WritePattern) -> str:
@@ -160,8 +156,8 @@ class _Write:
         if not (step.operation == "update" and not step.set):
             for name, placeholders in (("Names", self.names), ("Values", self.values)):
                 if placeholders:
-                    entries = self._entries(placeholders)
-                    self.arguments.append(_entry(f"ExpressionAttribute{name}", Call("{", entries, "}")))
+                    entries = Call("{", self._entries(placeholders), "}")
+                    self.arguments.append(_entry(f"ExpressionAttribute{name}", entries))
 
     def _any_update(self, arguments: list[Code], bumped: dict[str, str]) -> None:
         """Add the arguments of an update that sets the attributes of a mapping."""
@@ -333,9 +329,7 @@ class _Generator:
 
     def _refusal(self, plan: Plan) -> str:
         """Return why a query has no function; empty if it has one."""
-        if not plan.requests:
-            return plan.reason
-        if plan.verdict in ("incomplete", "none"):
+        if not plan.requests or plan.verdict in ("incomplete", "none"):
             return plan.reason
         kinds = [key.kind for request in plan.requests for key in (*request.partition, *request.fixed)]
         kinds += [request.sort.kind for request in plan.requests if request.sort is not None]
@@ -350,11 +344,8 @@ class _Generator:
 
     def client(self, name: str) -> Client:
         scope = self._scope
-        for query in self._plans:
-            self._functions[query] = scope.names.take(snake(query))
-        for write in self._rules.writes:
-            if write not in self._functions:
-                self._functions[write] = scope.names.take(snake(write))
+        for named in dict.fromkeys((*self._plans, *self._rules.writes)):
+            self._functions[named] = scope.names.take(snake(named))
         functions = [
             QueryFunction(scope, each, self._functions[query], waits=self._waits) for query, each in self._plans.items()
         ]
@@ -362,9 +353,9 @@ class _Generator:
         queries = [function.lines() for function in functions]
         builders = [*self._builders()]
         rank_constants = self._ranks(functions, queries)
-        used = _names_used(line for block in (*queries, *builders, *types) for line in (*block, ""))
+        used = _names_used(*queries, *builders, *types)
         recognised = [recogniser(scope, entity) for entity in self._entities if scope.recognisers[entity] in used]
-        used |= _names_used(line for block in recognised for line in (*block, ""))
+        used |= _names_used(*recognised)
         parsed = [entity for entity in self._entities if scope.keys[entity] in used]
         constants = [*self._paths(), *rank_constants, *(key_patterns(scope, entity) for entity in parsed)]
         own = [*types, *queries, *builders, *recognised]
@@ -377,10 +368,10 @@ class _Generator:
             text = module.text(self._about(name), self._program.guard_prefix)
             camels = {query: module.name(name) for query, name in self._functions.items()}
             return Client(text, camels, self._missing, self._rename(camels, camel))
-        used = _names_used(line for block in (*constants, *own) for line in (*block, ""))
+        used = _names_used(*constants, *own)
         guard = f"_GUARD = {literal(self._program.guard_prefix)}"
         values, shared = helpers(used, guard, waits=self._waits, ranks=scope.has_ranks)
-        used |= _names_used([*values, *shared])
+        used |= _names_used(values, shared)
         lines = [*docstring(0, *self._about(name)), "", "from __future__ import annotations", "", *imports(used)]
         blocks = [["# --- helpers ---", "", *values], *(block.split("\n") for block in shared)]
         for number, block in enumerate([*own, *blocks, [line for each in constants for line in each]]):
@@ -471,5 +462,5 @@ class _Generator:
             yield write_function(scope, pattern, self._functions[name], self._attributes, self._form)
 
 
-def _names_used(lines: Iterable[str]) -> set[str]:
-    return {*names_in("\n".join(lines))}
+def _names_used(*blocks: list[str]) -> set[str]:
+    return {*names_in("\n".join(map("\n".join, blocks)))}

@@ -169,14 +169,9 @@ def _words(condition: Condition, schema: Schema, inner: bool) -> str:
             return f"{subject} exists"
         case Missing():
             return f"{subject} does not exist"
-        case Equal(value=value):
-            return f"{name} is {_operand(name, value)}"
-        case NotEqual(value=value):
-            return f"{name} is not {_operand(name, value)}"
-        case Below(value=value):
-            return f"{name} is before {_operand(name, value)}"
-        case Above(value=value):
-            return f"{name} is after {_operand(name, value)}"
+        case Equal() | NotEqual() | Below() | Above():
+            verb = {Equal: "is", NotEqual: "is not", Below: "is before", Above: "is after"}[type(condition)]
+            return f"{name} {verb} {_operand(name, condition.value)}"
     raise TypeError(condition)
 
 
