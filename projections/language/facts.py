@@ -304,7 +304,7 @@ def _flows(rules: AnyRules, rule: AnyProjection) -> Iterator[tuple[Node, Node]]:
             begin = root(name)
             if rule.each is None or begin != rule.each.variable:
                 yield (rule.source, begin), (rule.into, attribute)
-    references = {root(name) for name in action.matched} - {*rules.entities[rule.into].variables}
+    references = {root(name) for name in action.matched} - _lasting_variables(rules, rule.into)
     for attribute in written:  # another reference leads to another parent
         for name in sorted(references):
             yield (rule.into, name), (rule.into, attribute)
@@ -317,6 +317,29 @@ def _common(rules: AnyRules, rule: AnyProjection) -> set[str]:
     names |= {*source.conditions.names}
     if rule.each is not None:
         names.add(rule.each.path)
-    if not rule.action.on_source:
+    if rule.action.makes_key:
         names |= {*rules.entities[rule.into].variables} - rule.bind.keys()
-    return names - {*source.variables}
+    return names - _lasting_variables(rules, rule.source)
+
+
+def _lasting_variables(rules: AnyRules, entity: str) -> set[str]:
+    """Return the key variables of an entity, without those that an attribute which a rule writes may contradict: an item on
+    which both differ is bad input.
+    """
+    variants = [variant for _, variant in rules.variants() if variant.into == entity]
+    names = rules.entities[entity].variables
+    return {name for name in names if not any(_contradicts(variant, name) for variant in variants)}
+
+
+def _contradicts(rule: AnyProjection, variable: str) -> bool:
+    """Return whether a rule with one source may write another value than that of its target's key variable of this name."""
+    action = rule.action
+    if variable not in action.written and not action.copies_all:
+        return False
+    template = (rule.bind if action.makes_key else action.matched).get(variable)
+    bound = variable if action.makes_key and template is None else None
+    if template is not None and template.single is not None and template.fields[0].plain:
+        bound = template.single
+    carried = action.carried.get(variable)
+    path = variable if variable not in action.written else carried.path if carried is not None else None
+    return path is None or path != bound

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from projections.errors import RulesError
@@ -342,6 +344,26 @@ def test_a_rule_with_a_measure_that_reads_what_it_writes_is_rejected() -> None:
     found = problems("  r: {from: Post, aggregate: {into: Post, set: {a: min(number(t)), b: sum(a)}}}\n")
     assert len(found) == 1
     assert "circular dependency" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("projections", "way"),
+    [
+        ("  r: {from: C, compute: {set: {c: {constant: x}}}, where: {c: [a]}}\n", "C.c → C.c (rule r)"),
+        (
+            "  l: {from: C, where: {c: [{exists: true}]}, aggregate: {into: A, set: {n: count}}}\n"
+            "  e: {from: A, embed: {into: C, match: {a: '{a}'}, attributes: {c: n}}}\n",
+            "C.c → A.n (rule l) → C.c (rule e)",
+        ),
+    ],
+)
+def test_an_attribute_with_the_name_of_a_key_variable_is_part_of_a_circle(projections: str, way: str) -> None:
+    """An item on which both differ is bad input, so that the value would be removed and written again for ever."""
+    head = (
+        "table: {key: [PK, SK]}\nentities:\n  A: {key: {PK: 'A#{a}', SK: A}}\n  C: {key: {PK: 'A#{a}', SK: 'C#{c}'}}\n"
+    )
+    with pytest.raises(RulesError, match=re.escape(f"circular dependency: {way}")):
+        loader.loads(f"{head}projections:\n{projections}")
 
 
 @pytest.mark.parametrize(
