@@ -239,6 +239,7 @@ class Work:
                 "ended": run.ended or None,
                 **_common(states, phases, runner),
                 "notDeleted": list(runner.withheld),
+                "valuesStayOn": list(runner.left),
                 "notPublished": gaps,
                 **self._page,
                 **more,
@@ -253,6 +254,9 @@ class Work:
                 "the rules, apply them.",
                 err=True,
             )
+        for key in runner.left:
+            why = "of another kind by now, so the values may be the application's. Remove them if they are not"
+            print_line(f"values stay on {key}: it is {why}", err=True)
         for key in runner.withheld:
             print_line(f"not deleted: {key}", err=True)
         if withheld:
@@ -295,6 +299,7 @@ OF_RULES = {
     "written": "{:,} written",
     "deleted": "{:,} deleted",
     "retired": "the rule's attributes removed from {items}",
+    "left": "its values stay on {items} of another kind",
     "withheld": "{:,} not deleted",
     "kept": "{:,} keep what expired, which the new version does not count",
 }

@@ -79,6 +79,11 @@ class Past:
         item = self._then.recognise(key, image)
         return item is not None and item.entity.name == self._entity
 
+    def stays(self, key: ItemKey, image: Image) -> bool:
+        """Return whether an item of another kind has values that the rule wrote: they may be the application's by now."""
+        wrote = self.attributes is None or not self.attributes.isdisjoint(image)
+        return wrote and not self._is_its(key, image)
+
     def writes_still(self, item: Item | None) -> bool:
         """Return whether the current version of the rule writes to the item: then the guard belongs to that."""
         return self._now is not None and item is not None and self._now.into is item.entity
@@ -123,8 +128,8 @@ class Past:
 def clear(
     past: Sequence[Past], images: Mapping[ItemKey, Image], today: Program, store: Store, guards: Guards
 ) -> Counter[str]:
-    """Remove the traces of versions from items that were just read. Count changed items as `retired|<rule>`, and items to
-    delete, if the store allows it, as `unmade|<rule>`. Raises StoreError.
+    """Remove traces of versions from items that were just read. Count changed items as `retired|<rule>`, or `left|<rule>`
+    if values stay, and items to delete, if the store allows it, as `unmade|<rule>`. Raises StoreError.
     """
     return Counter(name for key, image in images.items() for name in _free(key, image, past, today, store, guards))
 
@@ -173,7 +178,7 @@ def _remove(
         if created_by_rules and not items.foreign(item.entity, key, remaining):
             with suppress(ConditionFailed):
                 items.delete(item.entity, key, remaining, Purpose("delete", retired), rules=rules)
-    return [f"retired|{trace.rule}" for trace in traces]
+    return [f"{'left' if trace.stays(key, image) else 'retired'}|{trace.rule}" for trace in traces]
 
 
 def _makers(entity: Entity, today: Program) -> frozenset[str]:

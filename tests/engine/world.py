@@ -132,9 +132,8 @@ class World:
         """Do a phase of a run."""
         for segment in work.segments(run):
             while not segment.done:
-                page = work.page(run, segment, Deadline(lambda: 900.0))
+                segment, page, _ = work.page(run, segment, Deadline(lambda: 900.0))
                 assert not page.failed
-                segment = page.segment
         return work.forward(run)[0]
 
     def guards(self) -> Guards:

@@ -80,7 +80,7 @@ def test_a_backfill_page_rejects_the_item_and_does_the_others(broken: str) -> No
     run = stage.apply(backfill, segments=1, allow_delete=True)
     while not run.done:
         while left := [segment for segment in backfill.segments(run) if not segment.done]:
-            assert backfill.page(run, left[0], deadline()).failed == {}
+            assert backfill.page(run, left[0], deadline()).page.failed == {}
         run, _ = backfill.forward(run)
     keys = {one.key for one in rejected}
     assert keys <= {"main|USER#77|LIKE#1", "main|POST#77|METADATA"}

@@ -206,6 +206,24 @@ def test_the_fate_of_a_removed_rule_is_asked_or_named(used: Place, monkeypatch: 
     assert states(used).get("likes.1", "gone") == "gone"
 
 
+def test_items_of_another_kind_on_which_values_of_a_removed_rule_stay_are_named(used: Place) -> None:
+    """Nothing shows whether these values are the application's by now, so only the guard is removed."""
+    other, key = {":type": {"S": "Else"}}, {"PK": {"S": "POST#1"}, "SK": {"S": "METADATA"}}
+    used.dynamodb.update_item(
+        TableName=used.table,
+        Key=key,
+        UpdateExpression="SET #type = :type",
+        ExpressionAttributeNames={"#type": "type"},
+        ExpressionAttributeValues=other,
+    )
+    used.file.write_text(RULES.replace(LIKES, "") + "retired: {likes: remove}\n")
+    code, out, err = used.say("apply", "--yes")
+    assert (code, used.item("POST#1", "METADATA")["likeCount"]) == (0, 2)
+    assert "~likes" not in used.item("POST#1", "METADATA")
+    assert "removed from 1 item, its values stay on 1 item of another kind\n" in out
+    assert "values stay on main|POST#1|METADATA: it is of another kind by now, so the values may be the" in err
+
+
 def test_values_of_a_removed_rule_are_kept(used: Place) -> None:
     used.file.write_text(RULES.replace(LIKES, ""))
     assert used.say("apply", "--yes", "--retire", "likes=keep")[0] == 0

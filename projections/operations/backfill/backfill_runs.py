@@ -14,10 +14,9 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from projections.engine import rivals
 from projections.engine.lanes import FORGOTTEN_HOURS
@@ -30,7 +29,7 @@ from projections.engine.store import Store
 from projections.errors import Transient, UsageError
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Totals, public_name
-from projections.operations.backfill.pages import PAGE, Pages
+from projections.operations.backfill.pages import PAGE, Page, Pages
 from projections.operations.backfill.progress import (
     DONE,
     MOST_SECONDS,
@@ -53,20 +52,14 @@ class Overtaken(UsageError):
         super().__init__("another backfill replaced this one. `projections status` shows which")
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The outcome of a page: the segment after it, failed, rejected and withheld keys, and rejections that were `dismissed`.
-
-    If any key failed, the segment has not advanced. `ours` if this page advanced the segment; otherwise another process
-    works on the segment, and has advanced it.
+class Done(NamedTuple):
+    """The segment after a page, and the page. If any key failed, the segment has not advanced. `ours` if this page advanced
+    the segment; otherwise another process works on the segment, and has advanced it.
     """
 
     segment: Segment
-    failed: Mapping[str, str]
-    rejected: Sequence[Rejected]
-    withheld: Sequence[str]
+    page: Page
     ours: bool = True
-    dismissed: Sequence[Rejected] = ()
 
 
 class Backfill:
@@ -362,14 +355,14 @@ class Backfill:
         else:
             raise Transient("the registry keeps changing")
         if page.failed:
-            return Done(segment, page.failed, page.rejected, page.withheld)
+            return Done(segment, page)
         if page.rejected and self._quarantine is not None:
             self._quarantine(page.rejected)
         after = segment.after_page(page.after, page.counts, page.rejected)
         if self._dry or self.progress.keep(run, segment, after):
-            return Done(after, {}, page.rejected, page.withheld, dismissed=page.dismissed)
+            return Done(after, page)
         after = self.progress.segment(run, segment.phase, segment.table, segment.number)
-        return Done(after, {}, page.rejected, page.withheld, ours=False, dismissed=page.dismissed)
+        return Done(after, page, ours=False)
 
 
 def _waiting(snapshot: RegistrySnapshot) -> tuple[str, ...]:

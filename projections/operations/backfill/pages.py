@@ -15,6 +15,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -53,7 +54,8 @@ _MOST_PUBLISHES = 20
 class Page:
     """The outcome of a page: where the scan continues, counts, failed keys, rejected and dismissed records.
 
-    If any key failed, the page is not done. `withheld` has the keys of the first few items that were not deleted.
+    If any key failed, the page is not done. `withheld` has the keys of the first few items that were not deleted, and `left`
+    those of items of another kind on which values of a removed rule stay.
     """
 
     after: Any
@@ -62,6 +64,7 @@ class Page:
     rejected: Sequence[Rejected]
     withheld: Sequence[str]
     dismissed: Sequence[Rejected] = ()
+    left: Sequence[str] = ()
 
 
 @dataclass(eq=False)
@@ -103,8 +106,7 @@ class Pages:
         )
         work = _Work(self, run, snapshot, program, store, deadline)
         work.do(segment, page.items)
-        # rejections of an entry's item were reported when the item was read
-        rejected = list(work.refresher.rejected) if segment.phase != "entries" else []
+        rejected = work.new_rejections(segment)
         skipped = self.dismissed(rejected)
         rejected = [record for record in rejected if record not in skipped]
         counts = Counter({"items": len(page.items), "rejected": len(rejected)})
@@ -115,7 +117,7 @@ class Pages:
         reports = self._reports(segment, program)
         counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items() if reports(rule)})
         examples = [key for key, rule in store.examples.items() if reports(rule)]
-        return Page(page.after, counts, dict(work.refresher.failed), rejected, examples, skipped)
+        return Page(page.after, counts, dict(work.refresher.failed), rejected, examples, skipped, work.left)
 
     def _refresher(self, store: Store, snapshot: RegistrySnapshot, program: Program) -> Refresher:
         return Refresher(
@@ -148,6 +150,7 @@ class _Work:
     store: Cautious | DryStore
     deadline: Deadline
     counts: Counter[str] = field(default_factory=Counter, init=False)
+    left: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._dry = self.pages.dry
@@ -168,6 +171,20 @@ class _Work:
             return self.refresher.refresh_scanned(images, self.deadline)
         self._publish(images)
         return self._clear(images)
+
+    def new_rejections(self, segment: Segment) -> list[Rejected]:
+        """Return what was rejected. In the phase `entries`, without what was reported when the item was read."""
+        rejected = list(self.refresher.rejected)
+        if segment.phase != "entries" or not rejected:
+            return rejected
+        keys: dict[str, ItemKey] = {}
+        for record in rejected:
+            with suppress(ValueError):
+                key = decode_key(record.key or "")
+                if key.table in self.program.tables:
+                    keys[record.key or ""] = key
+        there = self.store.get_many(list(keys.values()))
+        return [record for record in rejected if keys.get(record.key or "") not in there]
 
     def _count_kept(self, items: Sequence[Image]) -> None:
         """Count the entries that keep what has expired, where a filling version does not take over all of it."""
@@ -369,7 +386,10 @@ class _Work:
         for key, image in images.items() if past else ():
             work = partial(clear, past, {key: image}, self.program, self.store, self.refresher.guards)
             try:
-                self.counts.update(self.deadline.retry(work))
+                counts = self.deadline.retry(work)
+                self.counts.update(counts)
+                if any(name.startswith("left|") for name in counts):
+                    self.left.append(encode_key(key))
             except (Misconfigured, Reload):
                 raise
             except Transient as error:

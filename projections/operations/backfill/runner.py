@@ -59,7 +59,8 @@ class Runner:
     totals.
 
     It can be stopped at any point, and another runner continues. `failed`, `rejected` and `dismissed` have the first few
-    items that could not be done, and `withheld` those that were not deleted; the counts of segments have all.
+    items that could not be done, `withheld` those that were not deleted, and `left` those of another kind on which values of
+    a removed rule stay; the counts of segments have all.
     """
 
     backfill: Backfill
@@ -72,6 +73,7 @@ class Runner:
     rejected: dict[Rejected, None] = field(default_factory=dict, init=False)
     dismissed: dict[Rejected, None] = field(default_factory=dict, init=False)
     withheld: dict[str, None] = field(default_factory=dict, init=False)
+    left: dict[str, None] = field(default_factory=dict, init=False)
 
     def work(self, run: Run, until: str = DONE) -> Run:
         """Do the rest of a run as far as possible, or until a phase, and return it: it may be `done` or not.
@@ -118,19 +120,16 @@ class Runner:
         while not segment.done and not stop.is_set():
             failed = {}
             try:
-                done = self.backfill.page(
-                    run, segment, Deadline.after(_PAGE_SECONDS, clock=self.clock, sleep=self.sleep)
-                )
+                deadline = Deadline.after(_PAGE_SECONDS, clock=self.clock, sleep=self.sleep)
+                done = self.backfill.page(run, segment, deadline)
             except Transient as error:
                 failed = {f"segment {segment.number} of {segment.of} of {segment.table}": str(error)}
             else:
-                failed, segment = dict(done.failed), done.segment
-                for record in done.rejected:
-                    _keep(self.rejected, record, None)
-                for record in done.dismissed:
-                    _keep(self.dismissed, record, None)
-                for key in done.withheld:
-                    _keep(self.withheld, key, None)
+                segment, page, _ = done
+                failed = dict(page.failed)
+                for name in ("rejected", "dismissed", "withheld", "left"):
+                    for each in getattr(page, name):
+                        _keep(getattr(self, name), each, None)
                 if not failed:
                     self.report(run, done)
             attempt = attempt + 1 if failed else 0
@@ -184,14 +183,13 @@ def _do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: T
         return None
     segment = backfill.progress.segment(run, task.phase, task.table, task.number)
     if not segment.done:
-        done = backfill.page(run, segment, deadline)
-        if done.failed:
-            key, reason = next(iter(done.failed.items()))
+        segment, page, ours = backfill.page(run, segment, deadline)
+        if page.failed:
+            key, reason = next(iter(page.failed.items()))
             kind = OutOfTime if deadline.over else Transient
             raise kind(f"a page could not be done, for example because of {key}: {reason}")
-        segment = done.segment
         if not segment.done:
-            return task if done.ours else None
+            return task if ours else None
     if all(segment.done for segment in backfill.segments(run)):
         send_tasks(backfill, run, send)
     return None

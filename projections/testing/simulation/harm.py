@@ -167,6 +167,8 @@ class Harm:
         """Attributes of the application that deletions took, with their values: they may be put back."""
         self._unguarded: dict[tuple[ItemKey, str], list[Value]] = {}
         """Values of rules without guards on items when these left their entity, and had no guards."""
+        self.stays: dict[ItemKey, set[str]] = {}
+        """Attributes of items of another kind that may be values of a former version of a rule, or the application's."""
         self._sourced: dict[str, None] = {}
         """Attributes that sources of copies of all attributes ever had."""
 
@@ -445,6 +447,7 @@ class Harm:
                     name not in guards and self.genuine(key, name, value)
                     if name.startswith(self._prefix)
                     else key not in self._stripped
+                    and name not in self.stays.get(key, ())
                     and name not in shadow.wrote
                     and name not in shadow.unclear
                     and name not in keys

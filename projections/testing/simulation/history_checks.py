@@ -108,6 +108,7 @@ class HistoryChecks:
         snapshot = self._snapshot[1]
         self._unread = self._unread or bool(snapshot.unreadable)
         self.problems += self._check_promotion(snapshot, key, before or {}, after or {})
+        self._note_left(snapshot, key, before or {}, after or {})
         late = self._note_late(snapshot, key, before or {}, after or {})
         if not restored:
             checks = self._checks_of(snapshot)
@@ -142,6 +143,13 @@ class HistoryChecks:
             self._late.add(key)
         guards = {self._versions.last.program.guard(rule.name) for rule in rules if rule.name not in now}
         return any(after.get(name) != before.get(name) for name in guards)
+
+    def _note_left(self, snapshot: RegistrySnapshot, key: ItemKey, before: Image, after: Image) -> None:
+        """Note what stays on an item of another kind where a guard goes whose rule is removed or being changed."""
+        prefix = self._versions.last.program.guard_prefix
+        for rule in (name.removeprefix(prefix) for name in before.keys() - after.keys() if name.startswith(prefix)):
+            if rule and (rule not in snapshot.active or snapshot.active[rule].unfinished):
+                self.harm.stays.setdefault(key, set()).update(after)
 
     def _check_change(self, key: ItemKey, before: Image | None, after: Image | None) -> Iterator[str]:
         """Find changes of values that were set once, also on items that have left their entity."""
@@ -194,7 +202,11 @@ class HistoryChecks:
         if not self.harm.genuine(key, name, value):
             return False
         program, item = self._versions.last.program, self._database.items[key]
-        if name != program.guard_prefix or not program.whole_copies or key not in self.harm.meddled:
+        if name != program.guard_prefix or key not in self.harm.meddled:
+            return True
+        if any(entity.name in self._versions.returned_into for entity in program.entities_at(key)):
+            return False  # its rule may have been removed when the application wrote it: `verify` lists it
+        if not program.whole_copies:
             return True
         identity = Registry(program, self._database.store).read_or_create().identity
         return Guards(program, identity).is_created(key, item)

@@ -223,7 +223,7 @@ class Backfill(Job):
             backfill.forward(newest)
             return checkpoint
         done = backfill.page(newest, left[int(process.chance() * len(left))], process.deadline)
-        if done.failed:
+        if done.page.failed:
             raise Transient("not all of a page could be done")
         return checkpoint
 

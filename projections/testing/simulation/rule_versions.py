@@ -74,6 +74,13 @@ class RuleVersions:
         return any(rule.expired == "keep" for rule in self.rules)
 
     @cached_property
+    def returned_into(self) -> set[str]:
+        """The entities into which a rule writes that was removed and is there again."""
+        between = (self.between or self.last).program.rules
+        back = self.last.program.rules.keys() & self.first.program.rules.keys() - between.keys()
+        return {self.first.program.rules[name].into.name for name in back}
+
+    @cached_property
     def lanes(self) -> bool:
         """Whether rules are counted by the shards of the stream."""
         return any(version.program.lanes for version in self.all)

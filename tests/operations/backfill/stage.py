@@ -133,9 +133,9 @@ class Stage(World):
         while left := [segment for segment in backfill.segments(run) if not segment.done]:
             for segment in left:
                 done = backfill.page(run, segment, deadline())
-                assert done.failed == {}
-                assert [one for one in done.rejected if not one.reason.startswith("occupied:")] == []
-                self.occupied |= {one.key or "" for one in done.rejected}
+                assert done.page.failed == {}
+                assert [one for one in done.page.rejected if not one.reason.startswith("occupied:")] == []
+                self.occupied |= {one.key or "" for one in done.page.rejected}
                 between()
 
     def apply(self, backfill: Backfill, **begin: Any) -> Run:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from projections.engine.store import Image
 from projections.operations.backfill.runner import Runner
 from tests.operations.backfill.stage import LIKES, Stage, lived
 
@@ -49,6 +50,16 @@ def test_wrong_values_on_items_without_a_record_are_corrected() -> None:
     stage.lose()
     stage.filled()
     stage.right()
+
+
+def test_what_only_the_ledger_shows_is_rejected_when_the_ledger_is_read() -> None:
+    stage = lived()
+    entry: Image = {"pk": {"S": "E|no key"}, "sk": {"S": "."}, "contributions": {"S": '{"likes.1": {}}'}}
+    stage.store.put("ledger", entry)
+    backfill = stage.backfill()
+    runner = stage.runner(backfill)
+    assert runner.work(stage.apply(backfill, restart=True)).done
+    assert ["the key of a ledger entry cannot be read" in each.reason for each in runner.rejected] == [True]
 
 
 @pytest.mark.parametrize("pages", [3, 7])
