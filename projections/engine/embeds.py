@@ -17,12 +17,15 @@ is gone, or an item of another kind has its key, the children keep that, and the
 without a guard of the rule then keeps its attributes, because the rule has no value for it. It gets a guard with `n` 0, at
 the fence's version: without a guard, a late page of an older push would give it an older offer, and nothing would correct
 that.
+An offer that is too large for the fence is left out, and the record is rejected: its children get it, but none that appears
+when the parent is gone.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
@@ -61,6 +64,11 @@ CHILDREN_PER_PAGE = 1000
 
 _AT_ONCE = 25
 """How many children one request updates: DynamoDB's limit of statements."""
+
+NOT_KEPT = (
+    "the attributes that its children get are too large to be kept for when it is gone: children that appear then get none. "
+    "Embed fewer attributes, or set on_delete: remove"
+)
 
 
 class Push(NamedTuple):
@@ -222,18 +230,28 @@ class Embedder:
             program, store, guards, pace=pace, counters=self._counters, children_per_page=children_per_page, run=run
         )
 
-    def raise_fence(self, push: Push, records: Records = ()) -> None:
-        """Raise the fence of a parent because of these records, before its first child is written."""
+    def raise_fence(self, push: Push, records: Records = ()) -> bool:
+        """Raise the fence of a parent because of these records, before its first child is written.
+
+        Return whether it keeps the parent's offer, if it has to: one that is too large is left out.
+        """
         version: Value = {"S": push.version}
         lower = AnyOf((Missing(("version",)), Below(("version",), version)))
-        values: dict[str, Value] = {"version": version}
-        if push.last:
-            values["last"] = {"S": push.last}
+        key, why = fence_key(push.rule, push.parent), Purpose("fence", (push.rule,), push.parent, records)
+        fence = Update(key, set={"version": version}, condition=lower, purpose=why)
         try:
-            why = Purpose("fence", (push.rule,), push.parent, records)
-            self._store.write(Update(fence_key(push.rule, push.parent), set=values, condition=lower, purpose=why))
-        except ConditionFailed:
-            return  # to a newer version already
+            try:
+                last: Value = {"S": push.last}
+                self._store.write(replace(fence, set={**fence.set, "last": last}) if push.last else fence)
+            except InvalidRequest:
+                if not push.last:
+                    raise
+                self._store.write(replace(fence, remove=("last",)))
+                return False
+        except ConditionFailed as failed:  # it is raised already
+            held = Fence.read(failed.item)
+            return not push.last or held.version != push.version or held.last is not None
+        return True
 
     def _fence(self, rule: str, parent: str) -> Fence:
         return Fence.read(self._store.get(fence_key(rule, parent)))

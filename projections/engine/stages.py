@@ -26,7 +26,7 @@ from projections.engine.changes import Change, ChangeState, Result
 from projections.engine.clearing import Past, clear
 from projections.engine.copier import Copier
 from projections.engine.copies import CopyHeal, CopyWrite
-from projections.engine.embeds import SETTLE_SECONDS, Embedder, Push
+from projections.engine.embeds import NOT_KEPT, SETTLE_SECONDS, Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.lanes import NO_LANES, Handover, LaneCounter, Parts, Split
@@ -55,7 +55,7 @@ from projections.engine.store import Image, ItemKey, Records, Store, Value
 from projections.engine.value_counters import ValueCounters
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
 from projections.language.embeds import ListEmbedRule
-from projections.language.keys import encode_key
+from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 
 T = TypeVar("T")
@@ -580,8 +580,9 @@ class Batch:
         self, embedder: Embedder, page: Push, records: Records, waiting: list[tuple[Push, Records]]
     ) -> Push | None:
         """Push one page. Return the page to push next; None if there is none, or if it is left to a task or to `waiting`."""
-        if page.after is None and not page.again:
-            embedder.raise_fence(page, records)
+        if page.after is None and not page.again and not embedder.raise_fence(page, records):
+            table = decode_key(page.parent).table
+            self.report.rejected.append(Rejected(page.rule, NOT_KEPT, page.parent, records[0], table))
         next_page, hopeless = embedder.push_page(page, self.deadline, records)
         for key, reason in hopeless:
             self.report.rejected.append(of_child(page.rule, page.parent, key, reason, records[0]))

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from projections.engine.budget import Refresh
-from projections.engine.embeds import SETTLE_SECONDS, Push
+from projections.engine.embeds import NOT_KEPT, SETTLE_SECONDS, Push
 from projections.engine.goals import DiscardedRecord
 from projections.engine.refresh import Refresher
 from projections.engine.registry import Registry
@@ -200,7 +200,8 @@ class Redrive:
         here: list[Push] = []
         for push in pushes:
             try:
-                self._deadline().retry(partial(refresher.embedder.raise_fence, push))
+                if not self._deadline().retry(partial(refresher.embedder.raise_fence, push)):
+                    yield push, NOT_KEPT
                 self.pushes += 1
                 if self.send is not None:
                     self.send.send([(push, 0.0)])

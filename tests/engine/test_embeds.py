@@ -86,6 +86,22 @@ def test_deletion_of_the_parent_removes_or_keeps() -> None:
         assert names(w) == expected
 
 
+def test_values_that_are_too_large_to_be_kept_reach_children_and_the_record_is_rejected() -> None:
+    w = world(KEEP)
+    w.put("USER#a", "PROFILE", name=[1])
+    comment(w, 1, "a")
+    w.settle()
+    w.put("USER#a", "PROFILE", name=[number % 10 for number in range(45_000)])
+    w.settle()
+    assert len(names(w)[0]) == 45_000
+    assert [(each.rule, each.key) for each in w.rejected] == [("author", "main|USER#a|PROFILE")]
+    assert "too large to be kept" in w.rejected[0].reason
+    w.remove("USER#a", "PROFILE")
+    comment(w, 2, "a")
+    w.settle()
+    assert [len(each) if each else None for each in names(w)] == [45_000, None]
+
+
 def test_a_changed_reference_pulls_from_the_other_parent_even_if_it_flips_within_a_batch() -> None:
     w = world()
     w.put("USER#a", "PROFILE", name="Ann")
