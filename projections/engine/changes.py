@@ -13,9 +13,11 @@ from typing import Any, Literal, NamedTuple
 from projections.engine.ledger_items import Entry, Target, recent_element
 from projections.engine.store import Image, Records
 from projections.errors import StoreError
-from projections.language.contribution import Contributed, Contributions, Evaluated
+from projections.language.contribution import MEMBER_BYTES, Contributed, Contributions, Evaluated, contributed_bytes
+from projections.language.contribution import digest as payload_digest
 from projections.language.keys import is_range
-from projections.language.values import number_text
+from projections.language.rules import public_name
+from projections.language.values import item_size, number_text
 
 ChangeState = Literal["applied", "duplicate", "moved", "full", "deferred", "failed"]
 """The result of a change. Duplicate: the entry is as new as the change. Moved: the entry of a refresh is not as it was
@@ -89,6 +91,8 @@ class Change(NamedTuple):
     """The versions for which lanes count the records: their part leaves the entry, without its groups."""
     learned: str = ""
     """Of a refresh: the version of the newest record that it took into account, if it knows one."""
+    carried: Set[str] = frozenset()
+    """Of a refresh: the versions that take over what others have recorded of an item that is gone."""
 
     @property
     def is_refresh(self) -> bool:
@@ -103,18 +107,18 @@ class Change(NamedTuple):
             expiries=self.expiries + later.expiries,
         )
 
-    def payload(self, target: Target, member: str) -> Image | None:
-        """Return the attributes that a member is to hold, as far as the change knows them."""
+    def payload(self, target: Target, member: str, digest: str) -> Image | None:
+        """Return the attributes that a member is to hold, if the change knows them; `digest` is that of a kept member."""
         if not is_kept(member):
             return self.after.payloads.get((*target, member))
         plain = member.removesuffix(_KEPT).removesuffix(" ")
         payloads = (expiry.payloads.get((*target, plain)) for expiry in reversed(self.expiries))
-        return next((payload for payload in payloads if payload), None)
+        return next((payload for payload in payloads if payload and payload_digest(payload) == digest), None)
 
-    def put_size(self, target: Target, member: str) -> int:
-        """Return about how many bytes the put of a member takes."""
-        payload = self.payload(target, member)
-        return len(str(payload)) if payload else 0
+    def put_size(self, target: Target, member: str, digest: str) -> int:
+        """Return about how many bytes the put of a member takes. What a new version takes over has not been read yet."""
+        payload = self.payload(target, member, digest)
+        return item_size(payload) if payload else MEMBER_BYTES if digest and is_kept(member) else 0
 
 
 class Refusal(NamedTuple):
@@ -239,6 +243,28 @@ def combine(contributions: Contributions, kept: Contributions) -> Contributions:
             total = both.setdefault(rule, {}).get(target)
             both[rule][target] = held if total is None else _sum(held, total)
     return both
+
+
+KEPT_BYTES = 90_000
+"""The size limit of what an entry keeps, under one version of each rule: it has room for others, and for contributions."""
+
+
+def kept_bytes(kept: Contributions) -> int:
+    """Return the bytes of what an entry keeps, under the version of each rule that keeps most."""
+    sizes: dict[str, int] = {}
+    for version, targets in kept.items():
+        rule = public_name(version)
+        sizes[rule] = max(contributed_bytes(version, targets), sizes.get(rule, 0))
+    return sum(sizes.values())
+
+
+def fitting(expired: Contributions, kept: Contributions) -> Contributions:
+    """Return the rules' parts of what expired for which an entry that keeps so much has room."""
+    fits: Contributions = {}
+    for rule, targets in sorted(expired.items()):  # the same ones, whatever versions there are
+        if kept_bytes(combine(combine({rule: targets}, fits), kept)) <= KEPT_BYTES:
+            fits[rule] = targets
+    return fits
 
 
 def _sum(kept: Contributed, held: Contributed) -> Contributed:

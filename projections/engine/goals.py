@@ -99,6 +99,7 @@ class Goals:
             may_have_expired = True  # the record shows the removal of an earlier item under the key
         held = entry.contributions if entry is not None else {}
         goal, learned = evaluated.contributions, shown if shown and newer else ""
+        carried = set[str]()
         if self._left_to_lanes:
             stay = {rule: targets for rule, targets in held.items() if rule in self._left_to_lanes}
             goal = {**without(goal, self._left_to_lanes), **stay}
@@ -108,18 +109,22 @@ class Goals:
                 stays = {rule: held for rule, held in self._keep(key, last.new).items() if rule in stays}
             elif last is None and not version:
                 learned = ""
+            unfinished = entry.carrying if entry is not None else frozenset[str]()
             for version, carry in self.program.carries.items():  # as it does of what is kept
-                if stays and version in self._keeping - stays.keys() and (carried := carry(stays)):
-                    stays = {**stays, version: carried}
+                lacks = version in self._keeping and (version not in stays or f"{version}|" in unfinished)
+                if stays and lacks and (part := carry(stays)):
+                    stays = {**stays, version: part}
+                    carried.add(version)
             goal = {**goal, **stays}
             if stays and entry is not None and entry.epoch < self.snapshot.epoch:
                 learned = learned or entry.version  # what the entry gets with it is the epoch
-                return self._change_to(source, goal, evaluated, entry, expiries, image, learned)
+                change = self._change_to(source, goal, evaluated, entry, expiries, image, learned)
+                return change._replace(carried=carried)
         if not expiries and not learned and entry is not None and self.is_right(entry, goal):
             return None
         if entry is None and not goal and not expiries and not learned:
             return None
-        return self._change_to(source, goal, evaluated, entry, expiries, image, learned)
+        return self._change_to(source, goal, evaluated, entry, expiries, image, learned)._replace(carried=carried)
 
     def _change_to(
         self,

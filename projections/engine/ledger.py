@@ -21,6 +21,7 @@ Invariants:
 - What an item contributed when it expired moves from the entry's contributions to what it keeps, in one write of the entry
   alone, which has the version of the expiry: no total changes.
 - Contributions of versions that the registry does not have leave an entry at its next write, without their groups.
+- While a new version takes over what others keep in several transactions, the entry names it: the next writer goes on.
 - An entry that was written by a newer registry ends the commit (`Reload`): this one lacks versions or has too many.
 """
 
@@ -34,6 +35,7 @@ from typing import Any, Literal, NamedTuple
 
 from projections.engine.budget import Budget
 from projections.engine.changes import (
+    KEPT_BYTES,
     Change,
     Expiry,
     Load,
@@ -42,6 +44,7 @@ from projections.engine.changes import (
     Result,
     combine,
     difference,
+    fitting,
     intermediate_goals,
     retracted_targets,
 )
@@ -62,10 +65,15 @@ from projections.engine.transactions import (
 )
 from projections.engine.value_counters import ValueCounters
 from projections.errors import InvalidRequest, StoreError, Transient
-from projections.language.contribution import Contributions, canonical_text
+from projections.language.contribution import Contributions, canonical_text, without
 from projections.language.program import Program
 
 __all__ = ["MOST_ACTIONS", "Ledger"]
+
+_NO_ROOM = (
+    f"it expired, and the entry of its key has no room to keep that: at most {KEPT_BYTES:,} bytes. It counts no more. Give "
+    "each item a key of its own, or let the rule retract what expires"
+)
 
 _WITHOUT_PAUSE = 3
 """Rounds after which an attempt waits: entries and groups that change so often are busy."""
@@ -198,17 +206,17 @@ class Ledger:
         change = attempt.change
         before = attempt.held if attempt.known else change.before
         goal = change.after.contributions
-        kept = attempt.kept
-        then = self._contributions_to_keep(attempt) if attempt.known else kept
+        kept, refused = attempt.kept, dict[str, str]()
+        then = self._contributions_to_keep(attempt, refused) if attempt.known else kept
         texts = canonical_text(before), canonical_text(goal)
-        same = alike.get(texts) if not (kept or then) else None
+        same = alike.get(texts) if not (kept or then or refused) else None
         if same is not None:  # as all likes of one post are
-            size = 500 + 2 * len(texts[1]) + _put_sizes(change, same.pieces)
+            size = 500 + 2 * len(texts[1]) + _put_sizes(change, same.pieces, goal)
             return same._replace(attempt=attempt, before=before, goal=goal, size=size)
-        step = self._move(attempt, before, goal, then, texts)
-        if not (kept or then):
+        step = self._move(attempt, before, goal, then, texts)._replace(carrying=_expiring(attempt))
+        if not (kept or then or refused):
             alike[texts] = step
-        return step
+        return step._replace(refused=dict(sorted(refused.items()))) if refused else step
 
     def _move(
         self,
@@ -220,7 +228,7 @@ class Ledger:
     ) -> Step:
         """Return the step from what the entry holds to `goal` and `kept`. `texts`: of `before` and `goal`, if known."""
         held = combine(self._known_contributions(before), self._known_contributions(attempt.kept))
-        then = combine(goal, kept)
+        then = combine(self._known_contributions(goal), kept)
         pieces = difference(held, then)
         before_text, text = texts or (canonical_text(before), canonical_text(goal))
         return Step(
@@ -235,7 +243,8 @@ class Ledger:
             tuple(sorted(before.keys() | goal.keys())),
             frozenset([(*target, value) for target, piece in pieces.items() for value in piece.counted]),
             1 + sum([piece.actions for piece in pieces.values()]),
-            500 + 2 * len(text) + _put_sizes(attempt.change, pieces),
+            500 + 2 * len(text) + _put_sizes(attempt.change, pieces, then),
+            carrying=attempt.carrying,
         )
 
     def _lacks(self, attempt: Attempt) -> bool:
@@ -266,16 +275,26 @@ class Ledger:
             return contributions
         return {rule: targets for rule, targets in contributions.items() if rule in rules}
 
-    def _contributions_to_keep(self, attempt: Attempt) -> Contributions:
-        """Return what an entry is to keep: what it does, also under new versions that mean the same, and newer expiries."""
+    def _contributions_to_keep(self, attempt: Attempt, refused: dict[str, str] | None = None) -> Contributions:
+        """Return what an entry is to keep: what it does, also under new versions that mean the same, and newer expiries.
+
+        Rules for whose part of an expiry there is no room are added to `refused`; those in it take nothing over.
+        """
         then = before = self._known_contributions(attempt.kept)
+        left = self._left_to_lanes.union(refused or ())
         for version, carry in self._program.carries.items():
-            left = version in self._left_to_lanes
-            if before and not left and version not in before and (carried := carry(before)):
+            lacks = version not in left and (version not in before or version in attempt.carrying)
+            if before and lacks and (carried := carry(before)):
                 then = {**then, version: carried}
-        for expiry in attempt.unseen_expiries:
-            then = combine(expiry.kept, then)
         entry = attempt.entry
+        if refused is not None and entry is not None:  # an earlier delivery of the expiry may not have reported it
+            seen = any(expiry.version in entry.expiries for expiry in attempt.change.expiries)
+            refused.update({rule: why for rule, why in entry.refused.items() if seen and why == _NO_ROOM})
+        for number, expiry in enumerate(attempt.unseen_expiries):
+            fits = _fitting(attempt, expiry, then, first=number == 0)
+            if refused is not None:
+                refused.update(dict.fromkeys(expiry.kept.keys() - fits.keys(), _NO_ROOM))
+            then = attempt.keep(then, fits, expiry)
         if entry is not None and entry.version == attempt.change.version:
             lacking = self._newer(entry) - then.keys()
             for expiry in attempt.change.expiries if lacking else ():
@@ -313,7 +332,7 @@ class Ledger:
         except Transient as error:
             return [step.attempt.result("failed", step, error=error) for step in steps]
         if cancelled is None:
-            return [step.attempt.result("applied", step) for step in steps]
+            return [self._result_of(step.attempt, step.refused, step) for step in steps]
         outcomes: list[Result | Attempt] = []
         for attempt, step in zip(cancelled.attempts, steps, strict=True):
             if attempt.moved:
@@ -322,6 +341,9 @@ class Ledger:
                 done = attempt.is_duplicate and not self._lacks(attempt)
                 outcomes.append(self._duplicate(attempt, step) if done else attempt)
         return outcomes
+
+    def _result_of(self, attempt: Attempt, refused: Mapping[str, str], step: Step) -> Result:
+        return attempt.result("applied", step, refused=self._refusals(attempt, refused))
 
     def _duplicate(self, attempt: Attempt, step: Step | None = None) -> Result:
         """Return the result of a duplicate.
@@ -350,10 +372,10 @@ class Ledger:
                     attempt = self.transactions.with_entry(attempt, self._store.get(entry_key(change.source)))
                     if attempt.is_duplicate and not self._lacks(attempt):
                         return self._duplicate(attempt, step)
-                walk = self._walk_all(attempt, refused if by_rule else None, deadline, stuck)
+                walk, unkept = self._walk_all(attempt, refused, deadline, stuck, by_rule=by_rule)
                 attempt = walk.attempt
                 if walk.end == "done":
-                    return attempt.result("applied", step, refused=self._refusals(attempt, refused))
+                    return self._result_of(attempt, {**unkept, **refused}, step)
                 if walk.end == "full":
                     return attempt.result("full")
                 if walk.end == "refused":
@@ -366,47 +388,86 @@ class Ledger:
             return attempt.result("failed", error=error)
 
     def _walk_all(
-        self, attempt: Attempt, refused: dict[str, str] | None, deadline: Deadline, stuck: Collection[str]
-    ) -> _Walk:
-        """Move a known entry to what each expiry says, keep that, and go on, to what the change says.
+        self, attempt: Attempt, refused: dict[str, str], deadline: Deadline, stuck: Collection[str], *, by_rule: bool
+    ) -> tuple[_Walk, dict[str, str]]:
+        """Let a known entry keep all that it should, move it to what each expiry says, keep that, and go on, to what the
+        change says.
 
-        With `refused`, rule by rule: rules that DynamoDB refuses are added to it, and contribute nothing.
+        Rules that DynamoDB refuses, `by_rule`, are added to `refused`, and contribute nothing. Return also the rules for
+        whose part of what expired there is no room, with the reason.
         """
-        walk = _Walk(attempt, "done")
-        move = self._walk if refused is None else partial(self._walk_by_rule, refused)
+        move = partial(self._walk_by_rule, refused) if by_rule else self._walk
+        unkept: dict[str, str] = {}
+        walk = self._carry(attempt, deadline, stuck)
+        if walk.end == "refused" and by_rule:
+            then = self._contributions_to_keep(Attempt.of_entry(walk.attempt.entry))
+            lacking = walk.attempt.carrying | (then.keys() - walk.attempt.kept.keys())
+            unkept = dict.fromkeys(sorted(lacking & then.keys()), refusal(walk.reason, entry=True))
+            walk = _Walk(walk.attempt, "done")
+        if walk.end != "done":
+            return walk, unkept
+        self._contributions_to_keep(walk.attempt, unkept)
         for expiry in attempt.unseen_expiries:
             walk = move(walk.attempt, expiry.contributions, deadline, stuck)
             if walk.end != "done":
-                return walk
-            walk = self._keep(walk.attempt, expiry, deadline, stuck)
+                return walk, unkept
+            walk = self._keep(walk.attempt, expiry, refused, unkept, deadline, stuck)
             if walk.end != "done":
-                return walk
+                return walk, unkept
         walk = move(walk.attempt, attempt.change.after.contributions, deadline, stuck)
         if walk.end != "done":
-            return walk
-        last, kept = walk.attempt, self._contributions_to_keep(walk.attempt)
+            return walk, unkept
+        last, kept = walk.attempt, self._contributions_to_keep(walk.attempt, unkept)
         step = self._move(last, last.held, last.held, kept)
-        step = step._replace(refused=dict(sorted((refused or {}).items())))
-        return deadline.retry(partial(self._make, step, deadline, stuck))
+        carrying = frozenset(version for version in last.carrying if not version.endswith("|"))
+        step = step._replace(refused=dict(sorted({**unkept, **refused}.items())), carrying=carrying)
+        return deadline.retry(partial(self._make, step, deadline, stuck)), unkept
 
-    def _keep(self, attempt: Attempt, expiry: Expiry, deadline: Deadline, stuck: Collection[str]) -> _Walk:
-        """Move what a known entry contributes, which is what expired, to what it keeps.
+    def _carry(self, attempt: Attempt, deadline: Deadline, stuck: Collection[str]) -> _Walk:
+        """Let a known entry keep under new versions what it keeps under others, in as many transactions as it takes."""
+        now, held = self._known_contributions(attempt.kept), attempt.held
+        then = self._contributions_to_keep(Attempt.of_entry(attempt.entry))
+        others = frozenset(version for version in attempt.carrying if "|" in version)
+        carrying = others.union(then.keys() - now.keys(), attempt.carrying & then.keys())
+        walk = _Walk(attempt, "done")
+        for part in intermediate_goals(now, then, _load(attempt.change, then)) if then != now else ():
+            step = self._move(walk.attempt, held, held, part)
+            step = step._replace(last=False, carrying=others if part is then else carrying)
+            walk = deadline.retry(partial(self._make, step, deadline, stuck))
+            if walk.end != "done":
+                break
+        return walk
+
+    def _keep(
+        self,
+        attempt: Attempt,
+        expiry: Expiry,
+        refused: Mapping[str, str],
+        unkept: dict[str, str],
+        deadline: Deadline,
+        stuck: Collection[str],
+    ) -> _Walk:
+        """Move what a known entry contributes, which is what expired, to what it keeps, but for what is refused.
 
         Members first: to repeat that changes nothing. Then all amounts, with the expiry, in one step.
         """
-        kept = expiry.kept
-        load = Load(MOST_ACTIONS - 1, MOST_BYTES - 2 * len(canonical_text(kept)), attempt.change.put_size)
+        before = self._contributions_to_keep(Attempt.of_entry(attempt.entry), unkept)
+        kept = without(_fitting(attempt, expiry, before), refused)
+        reported, ours = dict(sorted(unkept.items())), f"|{expiry.version}"
+        decided = {ours, *(f"{ours}|{rule}" for rule in expiry.kept.keys() - kept.keys())}
         walk = _Walk(attempt, "done")
-        for part in intermediate_goals({}, _members_of(kept), load):
+        for part in intermediate_goals({}, _members_of(kept), _load(attempt.change, kept)):
             now, held = walk.attempt, walk.attempt.held
-            then = combine(part, self._contributions_to_keep(Attempt.of_entry(now.entry)))
-            step = self._move(now, held, held, then)._replace(last=False)
+            then = now.keep(self._contributions_to_keep(Attempt.of_entry(now.entry), unkept), part, expiry)
+            step = self._move(now, held, held, then)
+            step = step._replace(last=False, refused=reported, carrying=step.carrying | decided)
             walk = deadline.retry(partial(self._make, step, deadline, stuck))
             if walk.end != "done":
                 return walk
         now, held = walk.attempt, walk.attempt.held
-        then = combine(kept, self._contributions_to_keep(Attempt.of_entry(now.entry)))
+        then = now.keep(self._contributions_to_keep(Attempt.of_entry(now.entry), unkept), kept, expiry)
         step = self._move(now, held, _members_of(held), then)._replace(last=False, expired=expiry.version)
+        step = step._replace(refused=reported, carrying=step.carrying - decided)
         return deadline.retry(partial(self._make, step, deadline, stuck))
 
     def _walk_by_rule(
@@ -433,12 +494,14 @@ class Ledger:
 
     def _walk(self, attempt: Attempt, goal: Contributions, deadline: Deadline, stuck: Collection[str]) -> _Walk:
         """Move the contributions of a known entry to `goal` in as many transactions as it takes; the version stays."""
-        load = Load(MOST_ACTIONS - 1, MOST_BYTES - 2 * len(canonical_text(goal)), attempt.change.put_size)
         walk = _Walk(attempt, "done")
-        for part in intermediate_goals(attempt.held, goal, load):
+        for part in intermediate_goals(attempt.held, goal, _load(attempt.change, goal)):
             if part == walk.attempt.held:
                 continue
-            step = self._move(walk.attempt, walk.attempt.held, part, walk.attempt.kept)._replace(last=False)
+            kept = self._known_contributions(walk.attempt.kept)
+            step = self._move(walk.attempt, walk.attempt.held, part, kept)
+            carrying = step.carrying.union(f"{version}|" for version in attempt.change.carried)
+            step = step._replace(last=False, carrying=carrying)
             walk = deadline.retry(partial(self._make, step, deadline, stuck))
             if walk.end != "done":
                 break
@@ -478,6 +541,24 @@ class Ledger:
         return tuple(refusals)
 
 
+def _expiring(attempt: Attempt) -> frozenset[str]:
+    """Return of what is done in part the expiries: only their records finish that."""
+    return frozenset(each for each in attempt.carrying if each.startswith("|"))
+
+
+def _fitting(attempt: Attempt, expiry: Expiry, kept: Contributions, *, first: bool = True) -> Contributions:
+    """Return the rules' parts of an expiry that are kept: those of the first under its key always are.
+
+    If it is kept in part already, this was decided then.
+    """
+    entry = attempt.entry
+    if entry is not None and (ours := f"|{expiry.version}") in entry.carrying:
+        return {rule: held for rule, held in expiry.kept.items() if f"{ours}|{rule}" not in entry.carrying}
+    if first and (entry is None or not entry.expiries):
+        return expiry.kept
+    return fitting(expiry.kept, kept)
+
+
 def _members_of(contributions: Contributions) -> Contributions:
     """Return only the members of contributions."""
     members = {
@@ -487,10 +568,19 @@ def _members_of(contributions: Contributions) -> Contributions:
     return {rule: targets for rule, targets in members.items() if targets}
 
 
-def _put_sizes(change: Change, pieces: Mapping[Target, Piece]) -> int:
-    if not change.after.payloads:
-        return 0
-    return sum(change.put_size(target, put) for target, piece in pieces.items() for put in piece.puts)
+def _load(change: Change, goal: Contributions) -> Load:
+    """Return the room of a transaction on the way to contributions."""
+
+    def weigh(target: Target, member: str) -> int:
+        return _put_sizes(change, {target: Piece(puts=[member])}, goal)
+
+    return Load(MOST_ACTIONS - 1, MOST_BYTES - 2 * len(canonical_text(goal)), weigh)
+
+
+def _put_sizes(change: Change, pieces: Mapping[Target, Piece], goal: Contributions) -> int:
+    """Return about how many bytes the puts of members take, with which the groups have what `goal` says."""
+    puts = [(target, put) for target, piece in pieces.items() for put in piece.puts]
+    return sum(change.put_size(target, put, goal[target[0]][target[1]]["+"][put]) for target, put in puts)
 
 
 def _next_attempt(step: Step, epoch: int) -> Attempt:
@@ -505,5 +595,7 @@ def _next_attempt(step: Step, epoch: int) -> Attempt:
         epoch,
         step.kept,
         expiries=(old.expiries if old is not None else frozenset()).union(versions),
+        carrying=step.carrying,
+        refused=step.refused,
     )
     return attempt._replace(entry=entry, touched=attempt.touched | entry.targets)

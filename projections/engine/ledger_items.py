@@ -222,7 +222,10 @@ class Entry(NamedTuple):
     expiries: frozenset[str] = frozenset()
     """The versions of the newest expiries of items under this key that rules with `expired: keep` have processed."""
     refused: Mapping[str, str] = _NOT_REFUSED
-    """Rules whose part of the newest change DynamoDB refused, with the reason: a redelivery of it reports them again."""
+    """Rules whose part of the newest change was refused, with the reason: a redelivery of it reports them again."""
+    carrying: frozenset[str] = frozenset()
+    """What is done in several transactions, in part. `likes.2`: the version takes over what others keep; `likes.2|`: what
+    others have recorded of an item that is gone; `|` and a version of a record: what expired with it is kept."""
 
     @classmethod
     def read(cls, item: Image) -> Entry:
@@ -236,6 +239,7 @@ class Entry(NamedTuple):
             expires="ttl" in item,
             expiries=frozenset(item["expiries"]["SS"]) if "expiries" in item else frozenset(),
             refused={rule: reason["S"] for rule, reason in item["refused"]["M"].items()} if "refused" in item else {},
+            carrying=frozenset(item["carrying"]["SS"]) if "carrying" in item else frozenset(),
         )
 
     @property

@@ -14,7 +14,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
-from projections.engine.changes import WIDE, Change, ChangeState, Expiry, Piece, Refusal, Result, is_kept
+from projections.engine.changes import WIDE, Change, ChangeState, Expiry, Piece, Refusal, Result, combine
 from projections.engine.groups import spread
 from projections.engine.guards import as_read
 from projections.engine.ledger_items import (
@@ -107,6 +107,16 @@ class Attempt(NamedTuple):
         return self.entry.kept if self.entry is not None else {}
 
     @property
+    def carrying(self) -> frozenset[str]:
+        """As in the entry."""
+        return self.entry.carrying if self.entry is not None else frozenset()
+
+    def keep(self, kept: Contributions, expired: Contributions, expiry: Expiry) -> Contributions:
+        """Return what the entry keeps with a part of an expiry. Of members at one place, that of the newest stays."""
+        older = self.entry is not None and any(expiry.version < version for version in self.entry.expiries)
+        return combine(kept, expired) if older else combine(expired, kept)
+
+    @property
     def unseen_expiries(self) -> list[Expiry]:
         """The expiries of the change that the entry has not processed."""
         entry = self.entry
@@ -169,13 +179,15 @@ class Step(NamedTuple):
     """The version of the expiry with which the step ends, if it is not the last."""
     refused: Mapping[str, str] = MappingProxyType({})
     """Rules whose contribution the ledger cannot hold, with the reason, in the order of their names."""
+    carrying: frozenset[str] = frozenset()
+    """The versions that have taken over only a part of what others keep after this step."""
 
     @property
     def version(self) -> str:
         """The version that the entry gets; empty if it stays."""
         change, entry = self.attempt.change, self.attempt.entry
-        if not self.last:
-            return "" if change.is_refresh else self.expired
+        if not self.last:  # with the change's own version, its redelivery would be a duplicate
+            return "" if change.is_refresh or self.expired == change.version else self.expired
         if change.is_refresh and entry is not None and entry.version >= change.learned:
             return ""
         return change.version or change.learned
@@ -428,6 +440,10 @@ class Transactions:
             values["kept"] = {"S": canonical_text(step.kept)}
         elif step.attempt.kept:
             remove.append("kept")
+        if step.carrying:
+            values["carrying"] = {"SS": sorted(step.carrying)}
+        elif step.attempt.carrying:
+            remove.append("carrying")
         if version := step.version:
             values["version"] = {"S": version}
         elif entry is None:
@@ -437,11 +453,10 @@ class Transactions:
         add: dict[str, Value] = {"revision": _ONE_MORE}
         if step.retracted:
             add["recent"] = {"SS": sorted(step.retracted)}
-        if last:
-            if step.refused:
-                values["refused"] = {"M": {rule: {"S": why[:_LONGEST_REASON]} for rule, why in step.refused.items()}}
-            else:
-                remove.append("refused")
+        if step.refused:
+            values["refused"] = {"M": {rule: {"S": why[:_LONGEST_REASON]} for rule, why in step.refused.items()}}
+        elif last and (version or entry is None or not entry.refused):  # else a redelivery reports it again
+            remove.append("refused")
         purpose = Purpose("entry", step.rules, change.source, change.sequences)
         condition = _entry_condition(step, self._epoch)
         return Update(key, set=values, add=add, remove=remove, condition=condition, purpose=purpose)
@@ -457,19 +472,19 @@ class Transactions:
             values: dict[str, Value] = {"s": {"S": change.source}}
             if order:  # a claim has none: its source is its order
                 values |= {"o": {"S": order}, "v": decode_order(order)}
-            payload = change.payload(target, member) or self._kept_payload(step, target, member)
+            digest = step.kept.get(rule, {}).get(text, {}).get("+", {}).get(member, "")
+            payload = change.payload(target, member, digest)
+            if payload is None and digest:
+                payload = self._taken_payload(step, target, member)
             if payload:
                 values["a"] = {"M": payload}
             remove = () if payload else ("a",)
             key = member_key(rule, text, member, change.source)
             yield Update(key, set=values, remove=remove, purpose=purpose)
 
-    def _kept_payload(self, step: Step, target: Target, member: str) -> Image | None:
+    def _taken_payload(self, step: Step, target: Target, member: str) -> Image | None:
         """Return the attributes of a member that a new version takes over: another version's member has them."""
         rule, text = target
-        held = step.kept.get(rule, {}).get(text, {}).get("+", {})
-        if not is_kept(member) or not held.get(member):
-            return None
         name = public_name(rule)
         others = [other for other in self._program.recorded if other != rule and public_name(other) == name]
         keys = [member_key(other, text, member, step.attempt.change.source) for other in others]

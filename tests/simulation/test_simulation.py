@@ -125,6 +125,13 @@ def test_nothing_expires_where_a_rule_that_keeps_what_expires_is_removed_and_com
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize("rules", ["counted_keep", "kept_picks"])
+def test_new_versions_take_over_what_is_kept_in_several_transactions(rules: str) -> None:
+    setup = Setup(load(rules_file(rules)).document(), fixed=SMALL_TRANSACTIONS)
+    assert [problem for seed in range(80) for problem in setup.play(seed).problems] == []
+
+
+@pytest.mark.deep
 def test_every_rule_file_of_the_guide_can_be_simulated() -> None:
     played = 0
     for block in BLOCKS:
@@ -135,6 +142,9 @@ def test_every_rule_file_of_the_guide_can_be_simulated() -> None:
                 played += 1
     assert played > 20
 
+
+SMALL_TRANSACTIONS = {"recounts": 2, "actions": 4, "writes": 60, "faults": 10}
+"""Parts of a fault plan in which new versions take over more than a transaction holds."""
 
 GUARDED_RULES = ["adoption", "aggregates", "chains", "claims", "copies", "derived", "embeds", "keep", "kinds", "lists"]
 

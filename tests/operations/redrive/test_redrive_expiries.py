@@ -105,6 +105,22 @@ def test_visits_that_came_and_went_within_discarded_batches_all_count() -> None:
     assert shown(w) == (3, 7, 4)
 
 
+def test_an_expiry_that_is_redriven_late_does_not_replace_what_a_newer_one_of_the_same_place_has_left() -> None:
+    w = Scene("  last: {from: Visit, expired: keep, latest: {into: Site, by: at, attributes: [seconds]}}\n", HEAD)
+    w.put("SITE#1", "S")
+    visit(w, 1, at="noon")
+    w.settle()
+    expire(w)
+    records = lost(w)
+    visit(w, 2, at="noon")
+    expire(w)
+    w.settle()
+    assert (w.item("SITE#1", "S") or {})["seconds"] == 2
+    (answer,) = redriven(w, records)
+    assert answer.left == {}
+    assert (w.item("SITE#1", "S") or {})["seconds"] == 2
+
+
 def test_of_a_key_that_keeps_expiring_only_so_many_expiries_are_remembered_and_an_older_one_is_reported() -> None:
     w = site()
     expire(w)
