@@ -90,7 +90,7 @@ CEILINGS = {
     "projections/console": (266, 3),
     "projections/deploy": (2046, 9),
     "projections/dev": (743, 4),
-    "projections/engine": (11066, 31),
+    "projections/engine": (11070, 31),
     "projections/init": (3285, 15),
     "projections/inspect": (8050, 31),
     "projections/language": (17268, 65),

@@ -65,6 +65,9 @@ CHILDREN_PER_PAGE = 1000
 _AT_ONCE = 25
 """How many children one request updates: DynamoDB's limit of statements."""
 
+_LARGE = 400_000
+"""Bytes of an offer that is too large for an item, with its keys."""
+
 NOT_KEPT = (
     "the attributes that its children get are too large to be kept for when it is gone: children that appear then get none. "
     "Embed fewer attributes, or set on_delete: remove"
@@ -249,8 +252,9 @@ class Embedder:
                 self._store.write(replace(fence, remove=("last",)))
                 return False
         except ConditionFailed as failed:  # it is raised already
-            held = Fence.read(failed.item)
-            return not push.last or held.version != push.version or held.last is not None
+            held = Fence.read(failed.item)  # perhaps by this record, or by another version of the rule
+            large = len(push.last.encode("utf-8", "surrogatepass")) > _LARGE
+            return not large or held.version != push.version or held.last is not None
         return True
 
     def _fence(self, rule: str, parent: str) -> Fence:
