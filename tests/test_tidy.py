@@ -93,7 +93,7 @@ CEILINGS = {
     "projections/engine": (11070, 31),
     "projections/init": (3285, 15),
     "projections/inspect": (8050, 31),
-    "projections/language": (17268, 65),
+    "projections/language": (17270, 65),
     "projections/local": (1740, 8),
     "projections/operations": (7345, 28),
     "projections/stores": (2228, 8),

@@ -277,8 +277,9 @@ def _longer(rules: AnyRules, way: tuple[str, ...], name: str) -> tuple[str, ...]
 def _all_flows(rules: AnyRules) -> dict[str, list[tuple[Node, Node]]]:
     """Return for each rule pairs of what it reads and computes from it; a copy of all attributes has one for each."""
     flows: dict[str, list[tuple[Node, Node]]] = {name: [] for name in rules.projections}
+    lasting = _lasting_variables(rules)
     for name, variant in rules.variants():
-        flows[name] += _flows(rules, variant)
+        flows[name] += _flows(rules, variant, lasting)
     known = {attribute for pairs in flows.values() for pair in pairs for _, attribute in pair} - {EXISTS}
     owned = {(rule.into, attribute) for rule in rules.projections.values() for attribute in rule.action.written}
     for name, rule in rules.projections.items():
@@ -288,11 +289,11 @@ def _all_flows(rules: AnyRules) -> dict[str, list[tuple[Node, Node]]]:
     return flows
 
 
-def _flows(rules: AnyRules, rule: AnyProjection) -> Iterator[tuple[Node, Node]]:
+def _flows(rules: AnyRules, rule: AnyProjection, lasting: Mapping[str, set[str]]) -> Iterator[tuple[Node, Node]]:
     """Yield pairs of what a rule with one source reads and computes from it, as far as the rule names them."""
     action = rule.action
     written = tuple(action.written) if action.writes_items else (RANK,)
-    always = {EXISTS, *_common(rules, rule)}
+    always = {EXISTS, *_common(rules, rule) - lasting[rule.source]}
     own: dict[str, set[str]] = {attribute: set() for attribute in written}
     for part in rule.parts():
         for attribute in part.attributes:
@@ -304,7 +305,7 @@ def _flows(rules: AnyRules, rule: AnyProjection) -> Iterator[tuple[Node, Node]]:
             begin = root(name)
             if rule.each is None or begin != rule.each.variable:
                 yield (rule.source, begin), (rule.into, attribute)
-    references = {root(name) for name in action.matched} - _lasting_variables(rules, rule.into)
+    references = {root(name) for name in action.matched} - lasting[rule.into]
     for attribute in written:  # another reference leads to another parent
         for name in sorted(references):
             yield (rule.into, name), (rule.into, attribute)
@@ -319,16 +320,17 @@ def _common(rules: AnyRules, rule: AnyProjection) -> set[str]:
         names.add(rule.each.path)
     if rule.action.makes_key:
         names |= {*rules.entities[rule.into].variables} - rule.bind.keys()
-    return names - _lasting_variables(rules, rule.source)
+    return names
 
 
-def _lasting_variables(rules: AnyRules, entity: str) -> set[str]:
-    """Return the key variables of an entity, without those that an attribute which a rule writes may contradict: an item on
+def _lasting_variables(rules: AnyRules) -> dict[str, set[str]]:
+    """Return by entity its key variables, without those that an attribute which a rule writes may contradict: an item on
     which both differ is bad input.
     """
-    variants = [variant for _, variant in rules.variants() if variant.into == entity]
-    names = rules.entities[entity].variables
-    return {name for name in names if not any(_contradicts(variant, name) for variant in variants)}
+    lasting = {name: {*entity.variables} for name, entity in rules.entities.items()}
+    for _, variant in rules.variants():
+        lasting[variant.into] -= {name for name in lasting[variant.into] if _contradicts(variant, name)}
+    return lasting
 
 
 def _contradicts(rule: AnyProjection, variable: str) -> bool:
