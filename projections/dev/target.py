@@ -225,12 +225,12 @@ class Followed:
         """The number of records that were read and are not processed."""
         return sum(len(shard.records) - self._mapping.checkpoint(shard.id) for shard in self._stream.shards.values())
 
-    def next_batch(self, *, window: bool = False) -> Batch | None:
-        """Return the next batch of records, to be ended with `finish`, or None. With `window`, as in one."""
+    def next_batch(self, size: int | None = None, *, window: bool = False) -> Batch | None:
+        """Return the next batch of up to `size` records, to be ended with `finish`, or None. With `window`, as in one."""
         shards = self._mapping.runnable()
         if not shards:
             return None
-        self._mapping.batch_size, self._mapping.window = 1 if self.waiting <= FEW else 100, window
+        self._mapping.batch_size, self._mapping.window = size or (1 if self.waiting <= FEW else 100), window
         return self._mapping.next_batch(shards[0])
 
     def finish(self, batch: Batch, response: object = None, error: BaseException | None = None) -> None:
