@@ -90,7 +90,7 @@ CEILINGS = {
     "projections/console": (266, 3),
     "projections/deploy": (2046, 9),
     "projections/dev": (743, 4),
-    "projections/engine": (11070, 31),
+    "projections/engine": (11069, 31),
     "projections/init": (3285, 15),
     "projections/inspect": (8050, 31),
     "projections/language": (17270, 65),
@@ -101,7 +101,7 @@ CEILINGS = {
     "tests": (51841, 242),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
-WORDS = 67712  # of docs/, the most
+WORDS = 67710  # of docs/, the most
 
 
 def test_no_package_grows() -> None:

@@ -17,6 +17,7 @@ is gone, or an item of another kind has its key, the children keep that, and the
 without a guard of the rule then keeps its attributes, because the rule has no value for it. It gets a guard with `n` 0, at
 the fence's version: without a guard, a late page of an older push would give it an older offer, and nothing would correct
 that.
+
 An offer that is too large for the fence is left out, and the record is rejected: its children get it, but none that appears
 when the parent is gone.
 """

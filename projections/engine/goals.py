@@ -17,7 +17,7 @@ The part of a rule with lanes is left as it is from the end of the rule's fill o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -118,13 +118,12 @@ class Goals:
             goal = {**goal, **stays}
             if stays and entry is not None and entry.epoch < self.snapshot.epoch:
                 learned = learned or entry.version  # what the entry gets with it is the epoch
-                change = self._change_to(source, goal, evaluated, entry, expiries, image, learned)
-                return change._replace(carried=carried)
+                return self._change_to(source, goal, evaluated, entry, expiries, image, learned, carried)
         if not expiries and not learned and entry is not None and self.is_right(entry, goal):
             return None
         if entry is None and not goal and not expiries and not learned:
             return None
-        return self._change_to(source, goal, evaluated, entry, expiries, image, learned)._replace(carried=carried)
+        return self._change_to(source, goal, evaluated, entry, expiries, image, learned, carried)
 
     def _change_to(
         self,
@@ -135,6 +134,7 @@ class Goals:
         expiries: tuple[Expiry, ...],
         image: Image | None,
         learned: str,
+        carried: Set[str],
     ) -> Change:
         touched = targets_of(goal) | (entry.targets if entry is not None else set())
         for expiry in expiries:
@@ -149,6 +149,7 @@ class Goals:
             gone=image is None,
             expiries=expiries,
             learned=learned,
+            carried=carried,
         )
 
     def _unprocessed_expiries(

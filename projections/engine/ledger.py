@@ -213,7 +213,9 @@ class Ledger:
         if same is not None:  # as all likes of one post are
             size = 500 + 2 * len(texts[1]) + _put_sizes(change, same.pieces, goal)
             return same._replace(attempt=attempt, before=before, goal=goal, size=size)
-        step = self._move(attempt, before, goal, then, texts)._replace(carrying=_expiring(attempt))
+        step = self._move(attempt, before, goal, then, texts)
+        if attempt.carrying:  # only the records of expiries finish what is kept of them in part
+            step = step._replace(carrying=frozenset(each for each in attempt.carrying if each.startswith("|")))
         if not (kept or then or refused):
             alike[texts] = step
         return step._replace(refused=dict(sorted(refused.items()))) if refused else step
@@ -541,11 +543,6 @@ class Ledger:
         return tuple(refusals)
 
 
-def _expiring(attempt: Attempt) -> frozenset[str]:
-    """Return of what is done in part the expiries: only their records finish that."""
-    return frozenset(each for each in attempt.carrying if each.startswith("|"))
-
-
 def _fitting(attempt: Attempt, expiry: Expiry, kept: Contributions, *, first: bool = True) -> Contributions:
     """Return the rules' parts of an expiry that are kept: those of the first under its key always are.
 
@@ -579,7 +576,7 @@ def _load(change: Change, goal: Contributions) -> Load:
 
 def _put_sizes(change: Change, pieces: Mapping[Target, Piece], goal: Contributions) -> int:
     """Return about how many bytes the puts of members take, with which the groups have what `goal` says."""
-    puts = [(target, put) for target, piece in pieces.items() for put in piece.puts]
+    puts = ((target, put) for target, piece in pieces.items() for put in piece.puts)
     return sum(change.put_size(target, put, goal[target[0]][target[1]]["+"][put]) for target, put in puts)
 
 

@@ -180,7 +180,7 @@ class Step(NamedTuple):
     refused: Mapping[str, str] = MappingProxyType({})
     """Rules whose contribution the ledger cannot hold, with the reason, in the order of their names."""
     carrying: frozenset[str] = frozenset()
-    """The versions that have taken over only a part of what others keep after this step."""
+    """What is done in part after this step, as in `Entry`."""
 
     @property
     def version(self) -> str:
