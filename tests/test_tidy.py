@@ -101,7 +101,7 @@ CEILINGS = {
     "tests": (51841, 242),
 }
 """The most lines and files of Python. They only fall: who deletes lowers them, and who adds finds what to delete."""
-WORDS = 67710  # of docs/, the most
+WORDS = 67706  # of docs/, the most
 
 
 def test_no_package_grows() -> None:

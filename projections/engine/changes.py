@@ -246,7 +246,7 @@ def combine(contributions: Contributions, kept: Contributions) -> Contributions:
 
 
 KEPT_BYTES = 90_000
-"""The size limit of what an entry keeps, under one version of each rule: it has room for others, and for contributions."""
+"""The size limit of what an entry keeps after its first expiry, under one version of each rule: others have room, too."""
 
 
 def kept_bytes(kept: Contributions) -> int:
