@@ -13,6 +13,7 @@ from projections.engine.publishing import TOMBSTONE_SECONDS
 from projections.engine.store import ItemKey, Update
 from projections.errors import StoreError
 from projections.inspect.explain.item import item_explanation
+from projections.operations.backfill.runner import Runner
 from projections.operations.failed_messages import FailedMessage, Reader
 from projections.operations.health import rules
 from projections.operations.message_redrive import Redrive
@@ -237,6 +238,28 @@ def test_what_expired_outlives_a_clean_up_after_the_days_of_a_roll_back(change: 
     w.registry().recount(["likes"])
     w.carry_out()
     assert w.post()["likeCount"] == 3
+
+
+def test_an_entry_that_changes_while_it_is_cleaned_stays_as_it_is_by_then() -> None:
+    plain = "  plain: {from: Like, aggregate: {into: Post, set: {plain: count}}}\n"
+    w = counted().under(LIKES.replace("count,", "count, most: sum(stars),") + plain)
+    w.shard = "shard-1"
+    w.apply()
+    w.settle()
+    w.settings["clock"] = lambda: 1_700_000_000.0 + 27 * 3600
+    work = w.operation()
+    run = work.apply(w.program)
+    assert run is not None
+
+    def unlike() -> None:
+        w.remove("USER#1", "LIKE#1")
+        w.settle()
+
+    ours = "E|main|USER#1|LIKE#1"
+    before(w, "write_each", unlike, when=lambda writes: any(write.key.partition == ours for write in writes))
+    assert Runner(work, sleep=lambda seconds: None).work(run).done
+    w.settle()
+    assert w.post()["plain"] == 2
 
 
 @pytest.mark.parametrize("text", ["[]", "null", '{"likes.1": 5}', '[["likes.1"]]'])
