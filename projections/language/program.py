@@ -437,10 +437,20 @@ class Program:
     def derived_attributes(self, entity: str, *, held: bool = True) -> frozenset[str]:
         """Return the attributes that rules write on items of an entity, without guards, and without those of `copies_all`.
 
-        Without `held`, those of held rules are left out: they belong to the application.
+        Without `held`, those of held rules are left out: they belong to the application, unless another version of the
+        rule publishes them on items of the entity, or of its other version.
         """
-        rules = self.rules.values()
-        return owned_on(entity, rules if held else writing(rules))
+        if held:
+            return owned_on(entity, self.rules.values())
+        published = {slot for rule in writing(self.rules.values()) for slot in _slots(rule)}
+        rules = [rule for rule in self.rules.values() if rule.into.name == entity]
+        return frozenset(slot[2] for rule in rules for slot in _slots(rule) if slot in published)
+
+
+def _slots(rule: Rule) -> list[tuple[str, str, str]]:
+    """Return rule, entity and name of each attribute that a rule owns, each without its version."""
+    entity = rule.into.name.partition("@")[0]
+    return [(public_name(rule.name), entity, name) for name in rule.owned()]
 
 
 def _recognise(recognisers: Iterable[tuple[Entity, Sequence[Match]]], key: ItemKey, image: Image) -> Item | None:

@@ -112,3 +112,28 @@ def test_an_item_that_only_the_former_version_made_is_deleted_after_the_switch()
     new.apply(allow_delete=True)
     assert w.item("TAG#x", "STATS") is None
     assert w.post() == {"title": "t", "likeCount": 1}
+
+
+def test_what_the_published_version_counts_on_a_copy_under_a_new_match_does_not_outlive_it() -> None:
+    """The version for items of the new `match` is not published yet, and sets the same attribute."""
+    rules = (
+        "  notes: {from: Draft, copy: {into: Note, attributes: [text]}}\n"
+        "  remarks: {from: Remark, aggregate: {into: Note, set: {remarkCount: count}}}\n"
+    )
+    entities = """  Draft: {key: {PK: "USER#{userId}", SK: "DRAFT#{noteId}"}, id: noteId}
+  Note: {key: {PK: "NOTE#{noteId}", SK: TEXT}}
+  Remark: {key: {PK: "NOTE#{noteId}", SK: "REMARK#{number}"}}
+"""
+    head = HEAD.replace("projections:", f"{entities}projections:")
+    w = World(rules, head)
+    w.put("USER#1", "PROFILE")
+    w.settle()
+    new = w.under(rules, head.replace("SK: TEXT}}", "SK: TEXT}, match: {variety: new}}"))
+    new.registry().register(new.program)
+    w.put("USER#1", "DRAFT#7", text="a")
+    w.put("NOTE#7", "REMARK#1")
+    w.settle()
+    assert w.item("NOTE#7", "TEXT") == {"PK": "NOTE#7", "SK": "TEXT", "text": "a", "variety": "new", "remarkCount": 1}
+    w.remove("USER#1", "DRAFT#7")
+    w.settle()
+    assert w.item("NOTE#7", "TEXT") is None
