@@ -272,7 +272,10 @@ class Recount(Backfill):
         self._rule = rule
 
     def versions(self, process: OperatorProcess) -> Collection[str] | None:
-        return [version.name for version in process.registry.recount([self._rule]).versions.values()]
+        snapshot, versions = process.registry.recount([self._rule])
+        if not versions:  # the rule is held meanwhile: what may be damaged is removed, as `verify --repair` does
+            process.registry.remove(version.name for version in snapshot.of(self._rule))
+        return [version.name for version in versions.values()]
 
 
 class Verify(Job):
