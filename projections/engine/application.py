@@ -79,7 +79,7 @@ class ApplicationItems:
 
     def is_of(self, entity: Entity, key: ItemKey, image: Image | None) -> bool:
         """Whether an item is of an entity, by key and `match`."""
-        return image is not None and self._program.recognise_as(entity, key, image) is not None
+        return self._program.recognise_as(entity, key, image) is not None
 
     def guard(self, rule: Rule, key: ItemKey, image: Image | None) -> Guard | None:
         """The valid guard of a rule on an item."""

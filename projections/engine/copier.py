@@ -63,12 +63,13 @@ class Copier:
 
         What the source has lost since is left to the records of that, and a rule that has changed since to its backfill.
         """
-        image = self._store.get(decode_key(source))
-        item = self._program.recognise(decode_key(source), image) if image is not None else None
-        for rule in self._program.copy_rules.get(item.entity.name, ()) if item is not None else ():
+        item = self._program.recognise(decode_key(source), self._store.get(decode_key(source)))
+        if item is None:
+            return
+        for rule in self._program.copy_rules.get(item.entity.name, ()):
             copies = copies_of(rule, item) if rule.name == name else {}
             if version:
-                owned = rule.owned(image)
+                owned = rule.owned(item.image)
                 self.write(CopyWrite(rule, source, version, copies, frozenset(), owned, (), reads=True), deadline)
             for target in () if version else copies:
                 self.heal(CopyHeal(rule, target, {source: ""}), deadline)
@@ -202,11 +203,10 @@ class Copier:
         """The source that has this copy now: its key, its image, the copy."""
         for source in sorted(sources):
             key = decode_key(source)
-            image = self._store.get(key)
-            item = self._program.recognise(key, image) if image is not None else None
+            item = self._program.recognise(key, self._store.get(key))
             wanted = copies_of(rule, item).get(target)
-            if image is not None and wanted is not None:
-                return source, image, wanted
+            if item is not None and wanted is not None:
+                return source, item.image, wanted
         return None
 
     def _create(self, heal: CopyHeal, source: str, image: Image, wanted: Image) -> None:
@@ -398,8 +398,7 @@ class CopyRefresher:
         """Bring one copy to its source, which was read after the copy; or heal it, if that is not enough to decide."""
         rule, item, by = self._program.guarded_copies[name], targets.get(target), encode_key(source)
         image = sources.get(source)
-        source_item = self._program.recognise(source, image) if image is not None else None
-        attributes = copies_of(rule, source_item).get(target)
+        attributes = copies_of(rule, self._program.recognise(source, image)).get(target)
         guard = self._items.guard(rule, target, item)
         try:
             if (
@@ -445,7 +444,6 @@ class CopyRefresher:
         images = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in copies)))
         heals = []
         for rule, target, source, key in copies:
-            image = images.get(key)
-            if target not in copies_of(rule, self._program.recognise(key, image) if image is not None else None):
+            if target not in copies_of(rule, self._program.recognise(key, images.get(key))):
                 heals.append(CopyHeal(rule, target, {source: ""}))
         return heals

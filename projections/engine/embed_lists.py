@@ -135,8 +135,7 @@ class ListEmbedder:
         return Wanted({rule.list_name: value, name: stamp}, cut, right)
 
     def _parent(self, key: ItemKey | None, parents: Mapping[ItemKey, Image]) -> Item | None:
-        image = parents.get(key) if key is not None else None
-        return self._program.recognise(key, image) if key is not None and image is not None else None
+        return self._program.recognise(key, parents.get(key)) if key is not None else None
 
     def _update(self, rule: ListEmbedRule, child: Item, values: Mapping[str, Value | None], why: Purpose) -> Update:
         """The update of a child whose references, guard and kind are as they were read."""
@@ -145,8 +144,7 @@ class ListEmbedder:
         return self._items.change_as_read(rule.into, child.key, values, unchanged, why, child.image)
 
     def _read(self, key: ItemKey, rule: ListEmbedRule) -> Item | None:
-        image = self._store.get(key)
-        child = self._program.recognise(key, image) if image is not None else None
+        child = self._program.recognise(key, self._store.get(key))
         return child if child is not None and child.entity is rule.into else None
 
     def _parents(self, references: Iterable[Sequence[Reference] | None]) -> dict[ItemKey, Image]:
@@ -266,7 +264,7 @@ class ListEmbedder:
         images = self._store.get_many(list(links)) if links else {}
         children: list[Item] = []
         for key, (link, held) in links.items():
-            child = self._program.recognise(key, images[key]) if key in images else None
+            child = self._program.recognise(key, images.get(key))
             if child is not None and child.entity is rule.into and parent in parents_of(rule, child):
                 children.append(child)
             else:

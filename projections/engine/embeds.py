@@ -283,8 +283,7 @@ class Embedder:
         partition = rule.partition_of(key)
         if not partition:
             return None, []
-        image = self._store.get(key)
-        parent = self._program.recognise(key, image) if image is not None else None
+        parent = self._program.recognise(key, self._store.get(key))
         if rule.on_delete == "keep" and not _is_parent(rule, parent):
             if fence.last is None:
                 return None, []  # no offer is recorded
@@ -407,8 +406,7 @@ class Embedder:
         if rule.on_delete != "keep":
             return push
         key = decode_key(parent)
-        image = self._store.get(key)
-        item = self._program.recognise(key, image) if image is not None else None
+        item = self._program.recognise(key, self._store.get(key))
         return push._replace(last=last_offer(_offer(rule, item))) if _is_parent(rule, item) else push
 
     def refresh(
@@ -478,7 +476,7 @@ class Embedder:
             return {**dict.fromkeys(rule.owned()), name: None}
         by, nothing = encode_key(reference), dict.fromkeys(rule.owned())
         stamp = self._guards.stamp(rule.name, child.key, fence.version, by=by)
-        parent = self._program.recognise(reference, image) if image is not None else None
+        parent = self._program.recognise(reference, image)
         if rule.on_delete == "keep" and not _is_parent(rule, parent):
             if guard is None or (guard.by == by and _has_nothing(guard, fence.version)):
                 return self._without_value(rule, child, fence, by)
@@ -506,8 +504,7 @@ class Embedder:
         )
         while True:
             tries.begin()
-            image = self._store.get(key)
-            child = self._program.recognise(key, image) if image is not None else None
+            child = self._program.recognise(key, self._store.get(key))
             if child is None or child.entity is not rule.into:
                 return
             reference, fence, by = reference_of(rule, child)[0], Fence(), ""

@@ -158,7 +158,7 @@ def plan(
         if record.old is not None:
             # the old image of a record is most often the new image of the one before
             old = known[1] if known and known[0] == record.old else program.recognise(record.key, record.old)
-        new = program.recognise(record.key, record.new) if record.new is not None else None
+        new = program.recognise(record.key, record.new)
         if record.new is not None:
             last[record.key] = (record.new, new)
             if record.old is not None and guards.adds_mark(record.key, record.old, record.new):

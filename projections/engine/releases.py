@@ -143,8 +143,7 @@ class Releaser:
         if rule is None or not by:
             return {}
         source = decode_key(by)
-        image = self._store.get(source)
-        item = self._program.recognise(source, image) if image is not None else None
+        item = self._program.recognise(source, self._store.get(source))
         try:
             copy = rule.copies(item).get(release.key, {}) if item is not None and item.entity is rule.source else {}
         except BadInput:

@@ -197,8 +197,8 @@ def record_report(program: Program, decoded: Decoded) -> RecordReport:
     record = decoded.record
     if record is None:
         return RecordReport(None, decoded.raw, flaw=decoded.flaw)
-    old = program.recognise(record.key, record.old) if record.old is not None else None
-    new = program.recognise(record.key, record.new) if record.new is not None else None
+    old = program.recognise(record.key, record.old)
+    new = program.recognise(record.key, record.new)
     rules = tuple(_rules(program, record, old, new))
     item = new or old
     if item is None:

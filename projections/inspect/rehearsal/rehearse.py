@@ -290,7 +290,7 @@ def _entries(
     changes = []
     parts: Parts = {}
     for key, item in shown.items():
-        old = program.recognise(key, item.first.old) if item.first.old is not None else None
+        old = program.recognise(key, item.first.old)
         evaluated = program.contributions(old)
         for version in evaluated.contributions.keys() & program.lanes.keys():
             for target, amounts in evaluated.contributions[version].items():
@@ -308,7 +308,7 @@ def _entries(
 def _copies(program: Program, tables: MemoryTables, guards: Guards, shown: Mapping[ItemKey, _Shown]) -> None:
     """The guarded copies of the first old images, where the events do not show them themselves."""
     for key, item in shown.items():
-        old = program.recognise(key, item.first.old) if item.first.old is not None else None
+        old = program.recognise(key, item.first.old)
         for rule in program.copy_rules.get(old.entity.name, ()) if old is not None else ():
             for target, attributes in copies_of(rule, old).items():
                 if target not in shown:

@@ -317,8 +317,7 @@ class _Work:
         return {version.name for version in self.snapshot.versions.values() if version.unfinished}
 
     def _is_there(self, target: Target, key: ItemKey, images: Mapping[ItemKey, Image]) -> bool:
-        into = self.program.rules[target[0]].into
-        return key in images and self.program.recognise_as(into, key, images[key]) is not None
+        return self.program.recognise_as(self.program.rules[target[0]].into, key, images.get(key)) is not None
 
     def _creates(self, target: Target) -> bool:
         rule = self.program.rules.get(target[0])

@@ -29,7 +29,7 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.rules import CopyRule, LedgerRule, Member
 from projections.language.values import differing
 from projections.operations.verify import showing
-from projections.operations.verify.drift import LEFT_OVER, Drift, Finding, finding, occupied_drift, recognise
+from projections.operations.verify.drift import LEFT_OVER, Drift, Finding, finding, occupied_drift
 from projections.operations.verify.scanning import patiently
 from projections.operations.verify.verify_scope import (
     CHILD,
@@ -113,7 +113,7 @@ class Examiner:
         findings = dict.fromkeys(subjects, Finding())
         for subject, key, image in self._read(subjects):
             if image is not None:
-                drifts = left_on(self._scope, self._items, key, image, recognise(self._program, key, image))
+                drifts = left_on(self._scope, self._items, key, image, self._program.recognise(key, image))
                 findings[subject] = finding(drifts, image)
         return findings
 
@@ -149,7 +149,7 @@ class Examiner:
     def _indexes(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
         findings = {}
         for subject, key, image in self._read(subjects):
-            item = recognise(self._program, key, image)
+            item = self._program.recognise(key, image)
             drifts: list[Drift] = []
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
@@ -178,7 +178,7 @@ class Examiner:
             made: tuple[str, Image] | None = None
             flaws: dict[str, str] = {}
             for source in sources[subject]:
-                copies = copies_of(rule, recognise(self._program, keys[source], images.get(keys[source])), flaws)
+                copies = copies_of(rule, self._program.recognise(keys[source], images.get(keys[source])), flaws)
                 if targets[subject] in copies:
                     made = source, copies[targets[subject]]
                     break
@@ -227,7 +227,7 @@ class Examiner:
         for subject, key, item in items:
             rule, group = self._scope.rule(subject.rule), groups[subject.rule, subject.key]
             assert rule is not None
-            known = recognise(self._program, key, item)
+            known = self._program.recognise(key, item)
             is_target = rule.creates or (known is not None and known.entity is rule.into)
             if not is_target:
                 findings[subject] = Finding()
@@ -274,7 +274,7 @@ class Examiner:
     # Children
 
     def _children(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        children = {subject: recognise(self._program, key, image) for subject, key, image in self._read(subjects)}
+        children = {subject: self._program.recognise(key, image) for subject, key, image in self._read(subjects)}
         every = [
             (subject, child, rule)
             for subject, child in children.items()
