@@ -68,8 +68,6 @@ from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.contribution import Contributions, canonical_text, without
 from projections.language.program import Program
 
-__all__ = ["MOST_ACTIONS", "Ledger"]
-
 _NO_ROOM = (
     f"it expired, and the entry of its key has no room to keep that: at most {KEPT_BYTES:,} bytes. It counts no more. Give "
     "each item a key of its own, or let the rule retract what expires"

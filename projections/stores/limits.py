@@ -25,33 +25,6 @@ from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.values import attribute_size, item_size, number_text, size
 from projections.stores.condition_expressions import ORDERED, expressions, operands, paths
 
-__all__ = [
-    "HALF",
-    "ITEM_BYTES",
-    "PAGE_BYTES",
-    "TRANSACTIONAL",
-    "TRANSACTION_ACTIONS",
-    "TRANSACTION_BYTES",
-    "ActionRefused",
-    "Checked",
-    "Units",
-    "add",
-    "attribute_size",
-    "check_write",
-    "checked_key",
-    "checked_name",
-    "checked_value",
-    "cost_of",
-    "discard",
-    "item_size",
-    "key_image",
-    "key_sizes",
-    "read_units",
-    "size",
-    "write_units",
-]
-
-
 ITEM_BYTES = 400 * 1024
 PAGE_BYTES = 1024 * 1024
 TRANSACTION_ACTIONS = 100

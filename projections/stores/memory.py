@@ -36,7 +36,7 @@ from projections.errors import (
     StoreError,
     TransactionCancelled,
 )
-from projections.language.values import number_text
+from projections.language.values import attribute_size, item_size, number_text, size
 from projections.stores.condition_expressions import comparable, holds
 from projections.stores.limits import (
     HALF,
@@ -47,16 +47,13 @@ from projections.stores.limits import (
     ActionRefused,
     Checked,
     add,
-    attribute_size,
     check_write,
     checked_key,
     checked_name,
     checked_value,
     discard,
-    item_size,
     key_image,
     key_sizes,
-    size,
 )
 from projections.stores.requests import require_items
 

@@ -290,8 +290,7 @@ def _entries(
     changes = []
     parts: Parts = {}
     for key, item in shown.items():
-        old = program.recognise(key, item.first.old)
-        evaluated = program.contributions(old)
+        evaluated = program.contributions(program.recognise(key, item.first.old))
         for version in evaluated.contributions.keys() & program.lanes.keys():
             for target, amounts in evaluated.contributions[version].items():
                 parts.setdefault((version, target), []).append(Part(1, "1", 1, amounts))
