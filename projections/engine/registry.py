@@ -36,7 +36,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from string import ascii_lowercase, digits
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from projections.engine.guards import Identity, new_secret
 from projections.engine.ledger_items import LEDGER
@@ -103,8 +103,7 @@ def document_key(version: str) -> ItemKey:
 @lru_cache(maxsize=1024)
 def _parse_document(text: str) -> Mapping[str, Any]:
     """Return a document. Equal texts are one object: the registries of a process read the same ones."""
-    document: Mapping[str, Any] = json.loads(text)
-    return document
+    return cast(Mapping[str, Any], json.loads(text))
 
 
 def new_identity() -> Identity:
@@ -347,7 +346,7 @@ class RegistrySnapshot(NamedTuple):
 
 def epoch_of(item: Image) -> int:
     """Return the epoch in the registry's item."""
-    return int(Decimal(item["epoch"]["N"]))
+    return _number(item, "epoch")
 
 
 _Changes: TypeAlias = tuple[list[Version], list[str]]
@@ -355,10 +354,10 @@ _Changes: TypeAlias = tuple[list[Version], list[str]]
 
 
 class Registered(NamedTuple):
-    """The outcome of `register`: the registry, and the versions of the file's rules, by rule."""
+    """The outcome of a change: the registry, and by rule the versions of a file's rules, or those to be counted again."""
 
     snapshot: RegistrySnapshot
-    versions: Mapping[str, Version]
+    versions: Mapping[str, Version] = {}
 
 
 class Registry:
@@ -434,7 +433,7 @@ class Registry:
         return program
 
     def current(self, item: Image | None = None) -> tuple[RegistrySnapshot, Program]:
-        """Return the registry, and its compiled versions. `item` is the registry if it was just read.
+        """Return the registry, and its compiled versions. `item` is that of `read_or_create`.
 
         Those that this code cannot read are stale from then on: what it commits has no part of them.
         """
@@ -477,11 +476,10 @@ class Registry:
         return [name for name in documents if name not in alone and not compiles({**alone, name: documents[name]})]
 
     def _mark_stale(self, versions: Iterable[str]) -> None:
-        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
-            stale = [self._as(now.versions[name], "stale") for name in versions if name in now.versions]
-            return now.with_versions(self._epoch(now), *stale), {}
+        def change(now: RegistrySnapshot) -> _Changes:
+            return [self._as(now.versions[name], "stale") for name in versions if name in now.versions], []
 
-        self._change(change)
+        self._change_versions(change)
 
     def documents(self, versions: Sequence[Version]) -> dict[str, Mapping[str, Any]]:
         """Return the documents of versions by name. They never change, so each is read once, and those that the package has
@@ -603,7 +601,7 @@ class Registry:
         """Register a new version of the same meaning for each of these rules: to be filled, and promoted."""
         names = set(rules)
 
-        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        def change(now: RegistrySnapshot) -> Registered:
             added: dict[str, Version] = {}
             epoch = self._epoch(now)
             doubted = [v._replace(doubted=True) for v in now.active.values() if v.rule in names and v.recorded]
@@ -615,7 +613,7 @@ class Registry:
                 added[active.rule] = filling if filling.lanes is None else filling._replace(lanes=0)
             gone = [v.name for v in now.versions.values() if v.rule in added and v.state in ("filling", "ready")]
             then = now.with_versions(epoch, *doubted, *added.values(), gone=gone)
-            return (then if added else now), added
+            return Registered(then if added else now, added)
 
         return self._change(change)
 
@@ -647,7 +645,7 @@ class Registry:
 
     def overtake(self, reload: Reload) -> None:
         """Raise the epoch above one that the ledger or an item shows, unless the registry has reached it by now."""
-        self._change(lambda now: (self.overtaken(now, reload), {}))
+        self._change(lambda now: Registered(self.overtaken(now, reload)))
 
     def overtaken(self, now: RegistrySnapshot, reload: Reload) -> RegistrySnapshot:
         """Return a registry with an epoch above one that the ledger or an item shows; the same if it has reached it.
@@ -679,9 +677,10 @@ class Registry:
         return self._identify(lambda now: now._replace(secrets=now.secrets[:1]))
 
     def _identify(self, change: Callable[[Identity], Identity]) -> RegistrySnapshot:
-        def identify(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        def identify(now: RegistrySnapshot) -> Registered:
             after = change(now.identity)
-            return (now if after == now.identity else now.with_versions(self._epoch(now))._replace(identity=after)), {}
+            then = now if after == now.identity else now.with_versions(self._epoch(now))._replace(identity=after)
+            return Registered(then)
 
         return self._change(identify).snapshot
 
@@ -701,7 +700,7 @@ class Registry:
         *,
         filled: bool = False,
         hold: bool = False,
-    ) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+    ) -> Registered:
         """Return the registry with the rules of a file, and their versions. `filled`: new ones are active at once."""
         gone = [name for name in now.versions if now.prefix != program.guard_prefix]
         if any(now.versions[name].state != "gone" for name in gone):
@@ -744,9 +743,9 @@ class Registry:
                 changed += self._replaced_versions(now, name)
         self._remove_others(now, program, fates or {}, changed, gone)
         if not changed and not gone:
-            return now, chosen
+            return Registered(now, chosen)
         then = now.with_versions(epoch, *changed, gone=gone)
-        return then._replace(prefix=program.guard_prefix), chosen
+        return Registered(then._replace(prefix=program.guard_prefix), chosen)
 
     def _drop(self, now: RegistrySnapshot, versions: Collection[Version]) -> _Changes:
         """Return which of these versions leave or are gone, and the others. Targets may show a version on standby still:
@@ -795,24 +794,20 @@ class Registry:
     def _change_versions(self, change: Callable[[RegistrySnapshot], _Changes]) -> RegistrySnapshot:
         """Put versions in the place of former ones, and remove others. Without any, nothing is written."""
 
-        def replace(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        def replace(now: RegistrySnapshot) -> Registered:
             versions, gone = change(now)
-            return (now.with_versions(self._epoch(now), *versions, gone=gone) if versions or gone else now), {}
+            return Registered(now.with_versions(self._epoch(now), *versions, gone=gone) if versions or gone else now)
 
         return self._change(replace).snapshot
 
-    def _change(
-        self,
-        change: Callable[[RegistrySnapshot], tuple[RegistrySnapshot, Mapping[str, Version]]],
-        program: Program | None = None,
-    ) -> Registered:
+    def _change(self, change: Callable[[RegistrySnapshot], Registered], program: Program | None = None) -> Registered:
         for _ in range(_MOST_TRIES):
             now = self.read_or_create()
-            then, versions = change(now)
+            then, _ = changed = change(now)
             if then is now:
-                return Registered(now, versions)
+                return changed
             if self._put(then, Equal(("epoch",), {"N": str(now.epoch)}), self._new_texts(now, then, program)):
-                return Registered(then, versions)
+                return changed
         raise Transient("the registry keeps changing")
 
     def _new_texts(self, now: RegistrySnapshot, then: RegistrySnapshot, program: Program | None) -> dict[str, str]:
@@ -844,9 +839,7 @@ class Registry:
             )
             for name, text in texts.items()
         ]
-        rules: dict[str, dict[str, Value]] = {
-            rule: {"next": {"N": str(number)}} for rule, number in snapshot.next.items()
-        }
+        rules: dict[str, dict[str, Value]] = {rule: {"next": {"N": str(n)}} for rule, n in snapshot.next.items()}
         for version in snapshot.versions.values():
             rules[version.rule][str(version.number)] = version.wire()
         values: dict[str, Value] = {
