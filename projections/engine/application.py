@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from projections.engine.guards import Guard, Guards, as_read
-from projections.engine.running import Tries
+from projections.engine.running import tries
 from projections.engine.store import (
     Above,
     AllOf,
@@ -219,16 +219,14 @@ class ApplicationItems:
 
     def _restore(self, key: ItemKey, constants: Image, added: Image, why: Purpose) -> None:
         """Put back what the application had added to an item before it was deleted, with the constants of the entity."""
-        if not added:
-            return None
-        tries = Tries("attributes that the application added to a deleted item could not be restored")
-        while True:
-            tries.begin()
+        reason = "attributes that the application added to a deleted item could not be restored"
+        for _ in tries(reason) if added else ():
             with suppress(Transient):
                 try:
                     return self._put(key, {**constants, **added}, why)
                 except ConditionFailed as failed:
                     return self._put_back(key, added, failed.item, why)
+        return None
 
     def _put_back(self, key: ItemKey, added: Mapping[str, Value], item: Image | None, why: Purpose) -> None:
         """Restore the attributes of a deleted item on the item that a rule has created there since.

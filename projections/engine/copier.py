@@ -30,7 +30,7 @@ from projections.engine.application import ApplicationItems, occupied_error, pur
 from projections.engine.copies import CopyHeal, CopyWrite, copies_of
 from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import waiting_key
-from projections.engine.running import Counters, Deadline, Run, Tries, one_by_one
+from projections.engine.running import Counters, Deadline, Run, one_by_one, tries
 from projections.engine.store import Delete, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.entity import Item
@@ -113,13 +113,12 @@ class Copier:
                     return self._counters.add("copies")
         except ConditionFailed as failed:
             item = failed.item
-        tries = Tries(f"{rule.name}: a copy kept changing while it was written", deadline)
-        while True:
-            tries.begin()
+        for _ in tries(f"{rule.name}: a copy kept changing while it was written", deadline):
             try:
                 return self._write_read(copy, target, wanted, item, deadline)
             except ConditionFailed as failed:
                 item = failed.item
+        return None
 
     def _write_read(
         self,
@@ -148,13 +147,11 @@ class Copier:
     def _retract(self, copy: CopyWrite, target: ItemKey, deadline: Deadline) -> None:
         """Remove a copy that its source does not have any more."""
         rule = copy.rule
-        tries = Tries(f"{rule.name}: a copy kept changing while it was removed", deadline)
-        while True:
-            tries.begin()
+        for _ in tries(f"{rule.name}: a copy kept changing while it was removed", deadline):
             item = self._store.get(target)
             guard = self._items.guard(rule, target, item)
             if item is None or guard is None or guard.by != copy.source:
-                return None
+                break
             if guard.at >= copy.version or self.is_removed(rule, target, item, guard, copy.owned):
                 return self._heal_newer(copy, target, guard, deadline)
             try:
@@ -162,6 +159,7 @@ class Copier:
             except ConditionFailed:
                 continue
             return self._counters.add("copies")
+        return None
 
     def _heal_newer(self, copy: CopyWrite, target: ItemKey, guard: Guard, deadline: Deadline) -> None:
         """Heal a copy with a newer guard: the record is late, or the guard was edited, which would lock the copy."""
@@ -175,11 +173,9 @@ class Copier:
         rule, target = heal.rule, heal.target
         waiting = self._waiting(heal) if heal.freed else ""
         if not waiting and not heal.sources:
-            return None
+            return
         created = False
-        tries = Tries(f"{rule.name}: the guard of a copy kept changing while it was healed", deadline)
-        while True:
-            tries.begin()
+        for _ in tries(f"{rule.name}: the guard of a copy kept changing while it was healed", deadline):
             item = self._store.get(target)
             guard = self._items.guard(rule, target, item)
             # the sources of the record, the one that waits, and that of the guard
@@ -197,7 +193,8 @@ class Copier:
             except ConditionFailed:
                 continue
             self._counters.add("healed", int(healed))
-            return self._forget_waiting(heal, waiting)
+            self._forget_waiting(heal, waiting)
+            return
 
     def _source(self, rule: CopyRule, target: ItemKey, sources: Iterable[str]) -> tuple[str, Image, Image] | None:
         """The source that has this copy now: its key, its image, the copy."""

@@ -37,7 +37,7 @@ from typing import NamedTuple
 from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.guards import Guards, as_read
 from projections.engine.ledger_items import LEDGER, link_key, links_key
-from projections.engine.running import Counters, Deadline, Run, Tries, slices
+from projections.engine.running import Counters, Deadline, Run, slices, tries
 from projections.engine.store import AllOf, Delete, Equal, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.language.embeds import ListEmbedRule, Reference
@@ -221,14 +221,12 @@ class ListEmbedder:
         linked: set[str],
     ) -> Item | None:
         """Write the links and the list of a child. Return the child as it was read; None if it is gone."""
-        tries = Tries(
+        for _ in tries(
             f"{rule.name}: the guard of a child kept changing while its parents' attributes were pulled", deadline
-        )
-        while True:
-            tries.begin()
+        ):
             child = self._read(key, rule)
             if child is None:
-                return None
+                break
             references = references_of(rule, child)[0]
             missing = [
                 each for each in parents_of(rule, child) if each not in linked and (added is None or each in added)
@@ -244,6 +242,7 @@ class ListEmbedder:
                 continue
             self._count("pulled", wanted)
             return child
+        return None
 
     def _count(self, name: str, wanted: Wanted) -> None:
         self._counters.add(name)

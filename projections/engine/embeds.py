@@ -35,7 +35,7 @@ from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.embed_lists import ListEmbedder, references_of
 from projections.engine.guards import Guard, Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
-from projections.engine.running import Counters, Deadline, Run, Tries, one_by_one, slices
+from projections.engine.running import Counters, Deadline, Run, one_by_one, slices, tries
 from projections.engine.store import (
     AllOf,
     AnyOf,
@@ -499,11 +499,9 @@ class Embedder:
         if isinstance(rule, ListEmbedRule):
             self.lists.pull(rule, key, deadline, records)
             return
-        tries = Tries(
+        for _ in tries(
             f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled", deadline
-        )
-        while True:
-            tries.begin()
+        ):
             child = self._program.recognise(key, self._store.get(key))
             if child is None or child.entity is not rule.into:
                 return

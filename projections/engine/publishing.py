@@ -42,7 +42,7 @@ from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, read_recent, recent_element
 from projections.engine.registry import REGISTRY, RegistrySnapshot, epoch_of
 from projections.engine.releases import Release, Releaser
-from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, Tries, one_by_one, send_all, slices
+from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, one_by_one, send_all, slices, tries
 from projections.engine.store import AllOf, Equal, Exists, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key, encode_key, is_range
@@ -289,9 +289,7 @@ class Publisher:
     def _publish_read(self, publication: Publication, item: Image | None) -> None:
         """Publish to an item that was read after its group."""
         rule, key, group, _, _ = publication
-        tries = Tries(f"{rule.name}: a target kept changing while it was published")
-        while True:
-            tries.begin()
+        for _ in tries(f"{rule.name}: a target kept changing while it was published"):
             guard = self._items.guard(rule, key, item)
             if guard is not None and self._is_ahead(rule, guard, group):
                 self._compare_again((rule.name, encode_key(key)), guard)
@@ -309,9 +307,7 @@ class Publisher:
     ) -> None:
         """Heal one target. `read` has the item and the group for the first try."""
         key = decode_key(target[1])
-        tries = Tries(f"{rule.name}: the guard of a target kept changing while it was healed", deadline)
-        while True:
-            tries.begin()
+        for _ in tries(f"{rule.name}: the guard of a target kept changing while it was healed", deadline):
             if read:
                 item, group = read.pop()
             else:  # the item with its guard, then the group
