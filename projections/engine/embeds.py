@@ -25,17 +25,16 @@ when the parent is gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from projections.engine.application import ApplicationItems, purpose_of
-from projections.engine.embed_lists import ListEmbedder, references_of
+from projections.engine.application import purpose_of
+from projections.engine.embed_lists import ChildWriter, ListEmbedder, references_of
 from projections.engine.guards import Guard, Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
-from projections.engine.running import Counters, Deadline, Run, one_by_one, slices, tries
+from projections.engine.running import Deadline, tries
 from projections.engine.store import (
     AllOf,
     AnyOf,
@@ -46,25 +45,17 @@ from projections.engine.store import (
     Missing,
     Purpose,
     Records,
-    Store,
     Update,
     Value,
 )
-from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
+from projections.errors import BadInput, ConditionFailed, InvalidRequest, Transient
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
-from projections.language.program import Program
 from projections.language.values import differing, same
 
 SETTLE_SECONDS = 5.0
 """Seconds after a push through an index until it is queried again, for children that it did not show yet."""
-
-CHILDREN_PER_PAGE = 1000
-"""How many children one page of a push reads and updates at most. A query returns at most 1 MB."""
-
-_AT_ONCE = 25
-"""How many children one request updates: DynamoDB's limit of statements."""
 
 _LARGE = 400_000
 """Bytes of an offer that is too large for an item, with its keys."""
@@ -208,31 +199,15 @@ def _same_references(rule: EmbedRule, old: Item, new: Item) -> bool:
     return before.keys() == after.keys() and all(same(before[name], after[name]) for name in after)
 
 
-class Embedder:
-    """Applies embeds to a store. `pace` is called with a number of writes before they are made, and may wait."""
+class Embedder(ChildWriter):
+    """Applies embeds to a store."""
 
-    def __init__(
-        self,
-        program: Program,
-        store: Store,
-        guards: Guards,
-        *,
-        pace: Callable[[int], None] = lambda writes: None,
-        counters: Counters | None = None,
-        children_per_page: int = CHILDREN_PER_PAGE,
-        run: Run[list[StoreError | None]] = one_by_one,
-    ) -> None:
-        self._program = program
-        self._store = store
-        self._guards = guards
-        self._items = ApplicationItems(program, store, guards)
-        self._pace = pace
-        self._counters = counters or Counters()
-        self._children_per_page = children_per_page
-        self._run = run
-        self.lists = ListEmbedder(
-            program, store, guards, pace=pace, counters=self._counters, children_per_page=children_per_page, run=run
-        )
+    @cached_property
+    def lists(self) -> ListEmbedder:
+        """Applies embeds of several parents."""
+        page, counters = self._children_per_page, self._counters
+        where = self._program, self._store, self._guards
+        return ListEmbedder(*where, pace=self._pace, counters=counters, children_per_page=page, run=self._run)
 
     def raise_fence(self, push: Push, records: Records = ()) -> bool:
         """Raise the fence of a parent because of these records, before its first child is written.
@@ -305,8 +280,7 @@ class Embedder:
         writes, unsure = self._updates(rule, key, fence.version, offer, children, why, keeps=keeps)
         hopeless: list[tuple[ItemKey, str]] = []
         transient: Transient | None = None
-        answers = self._run([partial(self._write_paced, part) for part in slices(writes, _AT_ONCE)])
-        for write, error in zip(writes, chain.from_iterable(answers), strict=True):
+        for write, error in zip(writes, self._write_all(writes), strict=True):
             if error is None:
                 self._counters.add("embedded")
             elif isinstance(error, InvalidRequest):
@@ -365,10 +339,6 @@ class Embedder:
             else:
                 unsure.append(child.key)
         return writes, unsure
-
-    def _write_paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
-        self._pace(len(writes))
-        return self._store.write_each(writes)
 
     def following(self, push: Push, next_page: Push | None) -> tuple[Push, bool] | None:
         """Return the page after a page, and whether to wait for the index first; None at the end."""
@@ -445,10 +415,9 @@ class Embedder:
             wanted = self.wanted_attributes(rule, child, key, fence, image)
             if differing(child.image, wanted):
                 writes.append((rule, child, self._update_as_read(rule, child, wanted, purpose_of(rule))))
-        parts = slices(writes, _AT_ONCE)
-        answers = self._run([partial(self._write_paced, [write for _, _, write in part]) for part in parts])
+        answers = self._write_all([write for _, _, write in writes])
         again: list[tuple[EmbedRule, ItemKey]] = []
-        for (rule, child, _), error in zip(writes, chain.from_iterable(answers), strict=True):
+        for (rule, child, _), error in zip(writes, answers, strict=True):
             if error is None and rule.children.index is None:
                 self._counters.add("pulled")
             elif isinstance(error, InvalidRequest):

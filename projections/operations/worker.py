@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from projections.engine.budget import Refresh
 from projections.engine.copier import Copier
 from projections.engine.copies import units_of
-from projections.engine.embeds import CHILDREN_PER_PAGE, SETTLE_SECONDS, Embedder, Push
+from projections.engine.embed_lists import CHILDREN_PER_PAGE
+from projections.engine.embeds import SETTLE_SECONDS, Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.records import WHOLE_BATCH
 from projections.engine.registry import Registry, RegistrySnapshot
