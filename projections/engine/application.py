@@ -219,8 +219,9 @@ class ApplicationItems:
 
     def _restore(self, key: ItemKey, constants: Image, added: Image, why: Purpose) -> None:
         """Put back what the application had added to an item before it was deleted, with the constants of the entity."""
-        reason = "attributes that the application added to a deleted item could not be restored"
-        for _ in tries(reason) if added else ():
+        if not added:
+            return None
+        for _ in tries("attributes that the application added to a deleted item could not be restored"):
             with suppress(Transient):
                 try:
                     return self._put(key, {**constants, **added}, why)

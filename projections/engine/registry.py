@@ -40,7 +40,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from projections.engine.guards import Identity, new_secret
 from projections.engine.ledger_items import LEDGER
-from projections.engine.running import Reload
+from projections.engine.running import MOST_TRIES, Reload
 from projections.engine.store import (
     Condition,
     Equal,
@@ -69,8 +69,6 @@ REGISTRY = ItemKey(LEDGER, "R", ".")
 
 _AT_ONCE = 90
 """Documents that one transaction writes with the registry; DynamoDB allows 100 actions."""
-
-_MOST_TRIES = 20
 
 HANDOVER_SECONDS = 3600
 """How long after the end of a fill the records were made that lanes count: the fill has not seen what they say.
@@ -399,7 +397,7 @@ class Registry:
     def read_or_create(self, item: Image | None = None) -> RegistrySnapshot:
         """Return the registry, and create it from the packaged rules if it does not exist. `item`: as it was just read."""
         numbers: Mapping[str, int] = {}
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             snapshot = self._snapshot(item) if item is not None else self.read()
             if snapshot is not None:
                 return snapshot
@@ -437,7 +435,7 @@ class Registry:
 
         Those that this code cannot read are stale from then on: what it commits has no part of them.
         """
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             snapshot, item = self.read_or_create(item), None
             readable, program = self.readable(snapshot)
             if readable is snapshot:
@@ -801,7 +799,7 @@ class Registry:
         return self._change(replace).snapshot
 
     def _change(self, change: Callable[[RegistrySnapshot], Registered], program: Program | None = None) -> Registered:
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             now = self.read_or_create()
             then, _ = changed = change(now)
             if then is now:

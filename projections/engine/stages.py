@@ -501,8 +501,7 @@ class Batch:
             versions = [version for version in self.snapshot.of(rule) if version.state in _NOT_PUBLISHED]
             versions = [version for version in versions if version.state != "standby" or not version.held]
             past = [Past(name, document, self.program) for name, document in self.documents(versions).items()]
-            if image is not None:
-                clear(past, {key: image}, self.program, self.store, self.guards)
+            clear(past, key, image, self.program, self.store, self.guards)
 
         self.attempt(apply, sequence, rule, encode_key(key))
 

@@ -23,10 +23,10 @@ from projections.engine.lanes import FORGOTTEN_HOURS
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import GAP_TODO, Registry, RegistrySnapshot, Version
 from projections.engine.rejections import Rejected
-from projections.engine.running import Deadline, Reload, one_by_one
+from projections.engine.running import MOST_TRIES, Deadline, Reload, one_by_one, tries
 from projections.engine.running import Run as RunPieces
 from projections.engine.store import Store
-from projections.errors import Transient, UsageError
+from projections.errors import UsageError
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Totals, public_name
 from projections.operations.backfill.pages import PAGE, Page, Pages
@@ -40,9 +40,6 @@ from projections.operations.backfill.progress import (
     Segment,
 )
 from projections.operations.dry import Adoption, DryStore, compute
-
-_MOST_TRIES = 20
-"""How often a page is done anew because the registry changes, or a run is replaced that makes progress."""
 
 
 class Overtaken(UsageError):
@@ -163,7 +160,7 @@ class Backfill:
             rotates=new_secret,
             epoch=snapshot.epoch,
         )
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             if self.progress.begin(run, known):
                 return run
             newest = self.progress.run()
@@ -338,7 +335,7 @@ class Backfill:
 
     def page(self, run: Run, segment: Segment, deadline: Deadline) -> Done:
         """Do the next page of a segment. Raises Transient if it cannot be read, and Overtaken."""
-        for _ in range(_MOST_TRIES):
+        for _ in tries("the registry keeps changing"):
             snapshot, program = self._current()
             if not self._dry:
                 newest = self.progress.run()
@@ -352,8 +349,6 @@ class Backfill:
                     self._planned = self.registry.overtaken(self._planned, reload)
                 else:
                     self.registry.overtake(reload)
-        else:
-            raise Transient("the registry keeps changing")
         if page.failed:
             return Done(segment, page)
         if page.rejected and self._quarantine is not None:

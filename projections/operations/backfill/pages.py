@@ -383,7 +383,7 @@ class _Work:
     def _clear(self, images: Mapping[ItemKey, Image]) -> None:
         past = self._past
         for key, image in images.items() if past else ():
-            work = partial(clear, past, {key: image}, self.program, self.store, self.refresher.guards)
+            work = partial(clear, past, key, image, self.program, self.store, self.refresher.guards)
             try:
                 counts = self.deadline.retry(work)
                 self.counts.update(counts)
