@@ -247,7 +247,7 @@ class Processor:
         report.saw(made.times)
         report.healing.update(made.healing)
         left = {key for key in made.overwritten if batch.tasks is not None and self._overwrites.exceeds(key)}
-        uncounted = {write.key for write in made.indexes}.union(key for _, key in made.pulled)
+        uncounted = {write.key for write in made.indexes}.union(key for _, key in made.pulls)
         report.counters.add("healed", len(left.union(made.overwritten.keys() & uncounted)))
         for key in left:
             batch.leave_item(made.overwritten[key], self._overwrites)

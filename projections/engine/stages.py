@@ -32,7 +32,7 @@ from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.lanes import NO_LANES, Handover, LaneCounter, Parts, Split
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target
-from projections.engine.plan import ListPull, Plan
+from projections.engine.plan import Plan, Pull
 from projections.engine.publishing import Publisher, forget, pending_entries, unpublished_targets
 from projections.engine.records import WHOLE_BATCH, Record, sequence_of
 from projections.engine.registry import RegistrySnapshot, Version
@@ -483,7 +483,7 @@ class Batch:
         yield partial(self.run, pieces)
         yield partial(self.run, [partial(self._heal_copy, heal) for heal in _distinct(plan.copy_heals)])
         yield partial(self._heal, plan.heals)
-        if plan.pushes or plan.pulls or plan.list_pulls:
+        if plan.pushes or plan.pulls:
             yield partial(self._embed, plan)
 
     def _release(self, release: Release) -> None:
@@ -558,8 +558,7 @@ class Batch:
         )
         waiting: list[tuple[Push, Records]] = []
         self.run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
-        self.run([partial(self._pull, embedder, *pull, first) for pull, first in plan.pulls.items()])
-        self.run([partial(self._pull_list, embedder, *pull, of) for pull, of in plan.list_pulls.items()])
+        self.run([partial(self._pull, embedder, *at, pull) for at, pull in plan.pulls.items()])
         if waiting:  # without a queue the second pass over an index is made here, after a wait for the index
             if self.deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
                 for push, records in waiting:
@@ -594,17 +593,13 @@ class Batch:
             return None
         return following
 
-    def _pull(self, embedder: Embedder, name: str, key: ItemKey, first: str) -> None:
-        work = partial(embedder.pull, self.program.embeds[name], key, self.deadline, (first,))
-        self.attempt(work, first, name, encode_key(key))
-
-    def _pull_list(self, embedder: Embedder, name: str, key: ItemKey, of: ListPull) -> None:
-        rule = self.program.embeds[name]
-        assert isinstance(rule, ListEmbedRule)
-        work = partial(
-            embedder.lists.pull, rule, key, self.deadline, (of.sequence,), added=of.added, removed=of.removed
-        )
-        self.attempt(work, of.sequence, name, encode_key(key))
+    def _pull(self, embedder: Embedder, name: str, key: ItemKey, pull: Pull) -> None:
+        rule, records = self.program.embeds[name], (pull.sequence,)
+        work = partial(embedder.pull, rule, key, self.deadline, records)
+        if isinstance(rule, ListEmbedRule):
+            links = {"added": pull.added, "removed": pull.removed}
+            work = partial(embedder.lists.pull, rule, key, self.deadline, records, **links)
+        self.attempt(work, pull.sequence, name, encode_key(key))
 
 
 def _records(results: Sequence[Result], pending: Mapping[str, Entry]) -> dict[Target, list[str]]:

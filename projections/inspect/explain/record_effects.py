@@ -76,7 +76,7 @@ def effects_of(program: Program, made: Plan) -> Iterator[Effect]:
         yield Effect("index" if indexed.kind == "index" else "compute", indexed.rules, key_text, key_text, values)
     for push in made.pushes:
         yield Effect("push", (push.rule,), None, push.parent)
-    for rule, key in made.pulled:
+    for rule, key in made.pulls:
         yield Effect("pull", (rule,), encode_key(key), None)
     for rule, target in made.heals:
         if program.rules[rule].held or not program.rules[rule].writes_items:
