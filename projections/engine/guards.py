@@ -58,7 +58,7 @@ from projections.engine.store import (
     NotEqual,
     Value,
 )
-from projections.language.keys import decode_key, encode_key
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule, public_name
 from projections.language.values import EXACT, number_text, same, valued
@@ -496,11 +496,8 @@ class Guards:
         schema = self._schemas.get(key.table)
         if schema is None or not key.partition or (key.sort is None) != (schema.sort is None) or key.sort == "":
             return False
-        kinds = (schema.partition[1], schema.sort[1] if schema.sort is not None else "S")
-        return all(
-            _is_key(kind, part, most)
-            for kind, part, most in zip(kinds, (key.partition, key.sort or ""), (2048, 1024), strict=True)
-        )
+        sort = schema.sort is None or _is_key(schema.sort[1], key.sort or "", SORT_KEY_BYTES)
+        return sort and _is_key(schema.partition[1], key.partition, PARTITION_KEY_BYTES)
 
     # Conditions
 

@@ -93,8 +93,8 @@ class Publisher:
         self._counters = counters or Counters()
         self.lost: set[str] = set()
         """The versions with lanes of which the ledger has lost a group that was published, or a part of it."""
+        self._guards = guards
         self._items = ApplicationItems(program, store, guards)
-        self._writer = TargetWriter(program, store, snapshot, self._items, self._counters)
 
     @cached_property
     def _published(self) -> Mapping[str, LedgerRule]:
@@ -139,7 +139,7 @@ class Publisher:
                     shared.setdefault((publication.key, rule.into.name), []).append(target)
         updates: dict[tuple[Target, ...], Update] = {}
         for part in (part for together in shared.values() for part in slices(together, RULES_PER_WRITE)):
-            update = self._writer.unread([publications[target] for target in part])
+            update = self._unread([publications[target] for target in part])
             if update is not None:
                 updates[tuple(part)] = update
         joint = set(chain.from_iterable(updates))
@@ -221,9 +221,9 @@ class Publisher:
         suffices = rule.name not in self._contested and (
             not rule.claimed or (has_contributions(rule, group, members) and not rule.copies_all)
         )
-        update = self._writer.unread([publication]) if suffices else None
+        update = self._unread([publication]) if suffices else None
         if update is None:
-            item = self._writer.read(key)
+            item = self._read(key)
         elif not rule.creates or group.version != 1:  # at the first version there is no item yet
             try:
                 self._store.write(update)
@@ -231,7 +231,7 @@ class Publisher:
                 item = failed.item
             else:
                 if rule.creates and group.totals.n == 0:
-                    self._writer.delete_empty(publication)
+                    self._delete_empty(publication)
                 return self._counters.add("published")
         return self._publish_read(publication, item)
 
@@ -294,7 +294,7 @@ class Publisher:
             if guard is not None and self._is_ahead(rule, guard, group):
                 self._compare_again((rule.name, encode_key(key)), guard)
             try:
-                if self._writer.bring(publication, item, heals=False):
+                if self._bring(publication, item, heals=False):
                     self._counters.add("published")
                 return
             except ConditionFailed as failed:
@@ -311,7 +311,7 @@ class Publisher:
             if read:
                 item, group = read.pop()
             else:  # the item with its guard, then the group
-                item = self._writer.read(key)
+                item = self._read(key)
                 group = read_groups(self._store, [target], self._snapshot.promotion)[target]
             if item is None and not rule.creates:
                 return
@@ -321,7 +321,7 @@ class Publisher:
                 return
             members = read_members(self._store, rule, target[1])
             try:
-                if self._writer.bring(Publication(rule, key, group, members, why), item, heals=True):
+                if self._bring(Publication(rule, key, group, members, why), item, heals=True):
                     self._counters.add("healed")
                 return
             except ConditionFailed:
@@ -347,25 +347,13 @@ class Publisher:
                 raise failure
         return bool(published) and ("", source) not in failures
 
+    # Bringing a target to its group
 
-class TargetWriter:
-    """Brings targets to their groups."""
-
-    def __init__(
-        self, program: Program, store: Store, snapshot: RegistrySnapshot, items: ApplicationItems, counters: Counters
-    ) -> None:
-        self._program = program
-        self._store = store
-        self._snapshot = snapshot
-        self._items = items
-        self._guards = items.guards
-        self._counters = counters
-
-    def read(self, key: ItemKey) -> Image | None:
+    def _read(self, key: ItemKey) -> Image | None:
         """Return an item; None too if it is in a table that only another version of the rules has."""
         return self._store.get(key) if key.table in self._program.tables else None
 
-    def unread(self, publications: Sequence[Publication]) -> Update | None:
+    def _unread(self, publications: Sequence[Publication]) -> Update | None:
         """Return the update of an item that was not read, if the guards of all these rules are older.
 
         Return None if the item has to be read.
@@ -383,7 +371,7 @@ class TargetWriter:
             why = why._replace(rules=tuple(each.rule.name for each in publications), records=tuple(records))
         return self._items.change(rule.into, key, wanted, older[0] if len(older) == 1 else AllOf(tuple(older)), why)
 
-    def bring(self, publication: Publication, item: Image | None, *, heals: bool) -> bool:
+    def _bring(self, publication: Publication, item: Image | None, *, heals: bool) -> bool:
         """Bring an item to its group. Return whether anything was written. Raise ConditionFailed, Occupied.
 
         When it `heals`, the item was read before the group, and the version of its guard does not count. Otherwise the item
@@ -403,7 +391,7 @@ class TargetWriter:
         if rule.claimed and not has_contributions(rule, group, members):
             return not published and self._retract_claim(publication, item, guard)
         if published:  # the function that published zeros may have stopped before it deleted the item
-            return rule.creates and group.totals.n == 0 and self.delete_empty(publication)
+            return rule.creates and group.totals.n == 0 and self._delete_empty(publication)
         return self._update(publication, item)
 
     def _may_release(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image) -> bool:
@@ -451,7 +439,7 @@ class TargetWriter:
         if differs:
             self._items.write(rule.into, key, wanted, rule, item, why)
         if rule.creates and group.totals.n == 0:
-            self.delete_empty(publication)
+            self._delete_empty(publication)
         return differs
 
     def _of_other_versions(self, publication: Publication, item: Image) -> dict[str, Value | None]:
@@ -493,14 +481,14 @@ class TargetWriter:
         guards = {name: item[name] for name in held}
         return Release(key, rule.into, guards, values, why.records, after=item, whole=True, rules=why.rules)
 
-    def delete_empty(self, publication: Publication) -> bool:
+    def _delete_empty(self, publication: Publication) -> bool:
         """Delete an item that rules created, if no rule's guard on it records contributions and nothing else is on it.
 
         Return whether it was deleted. The item is read after this rule's zeros were written: of several rules that write
         zeros at once, the last one reads all of them.
         """
         rule, key, _, _, why = publication
-        item = self.read(key) if rule.into.created_by_publishes else None
+        item = self._read(key) if rule.into.created_by_publishes else None
         if item is None:
             return False
         rules = {each.name: each for each in (*self._program.ledger_rules_into.get(rule.into.name, ()), rule)}
