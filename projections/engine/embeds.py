@@ -35,23 +35,11 @@ from projections.engine.embed_lists import ChildWriter, ListEmbedder, references
 from projections.engine.guards import Guard, Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
 from projections.engine.running import Deadline, tries
-from projections.engine.store import (
-    AllOf,
-    AnyOf,
-    Below,
-    Condition,
-    Image,
-    ItemKey,
-    Missing,
-    Purpose,
-    Records,
-    Update,
-    Value,
-)
+from projections.engine.store import AllOf, AnyOf, Below, Condition, Missing, Purpose, Records, Update
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, Transient
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
-from projections.language.keys import decode_key, encode_key
+from projections.language.keys import Image, ItemKey, Value, decode_key, encode_key
 from projections.language.values import differing, same
 
 SETTLE_SECONDS = 5.0

@@ -44,21 +44,8 @@ from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 from projections.engine.ledger_items import PROMOTION_DIGITS, group_at, promotion_in
 from projections.engine.running import Reload
-from projections.engine.store import (
-    Above,
-    AllOf,
-    AnyOf,
-    Below,
-    Condition,
-    Equal,
-    Exists,
-    Image,
-    ItemKey,
-    Missing,
-    NotEqual,
-    Value,
-)
-from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, decode_key, encode_key
+from projections.engine.store import Above, AllOf, AnyOf, Below, Condition, Equal, Exists, Missing, NotEqual
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Image, ItemKey, Value, decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule, public_name
 from projections.language.values import EXACT, number_text, same, valued

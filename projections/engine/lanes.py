@@ -41,25 +41,12 @@ from projections.engine.ledger_items import LEDGER, Target, group_key, whole_key
 from projections.engine.records import Record
 from projections.engine.registry import Registry, RegistrySnapshot, Version
 from projections.engine.running import Counters, Deadline, Reload, Run, send_all
-from projections.engine.store import (
-    AllOf,
-    AnyOf,
-    Below,
-    Condition,
-    Equal,
-    Image,
-    ItemKey,
-    Missing,
-    Purpose,
-    Store,
-    Update,
-    Value,
-)
+from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, ItemKey, Missing, Purpose, Store, Update
 from projections.engine.transactions import Spreading
 from projections.errors import ConditionFailed, StoreError, Transient
 from projections.language.contribution import Contributed, Contributions
 from projections.language.program import Program
-from projections.language.values import number_text
+from projections.language.values import Image, Value, number_text
 
 FORGOTTEN_HOURS = 25
 """Hours after which a lane that has not moved is removed: a stream keeps records for 24."""

@@ -41,20 +41,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from projections.engine.guards import Identity, new_secret
 from projections.engine.ledger_items import LEDGER
 from projections.engine.running import MOST_TRIES, Reload
-from projections.engine.store import (
-    Condition,
-    Equal,
-    Image,
-    ItemKey,
-    Missing,
-    Purpose,
-    Store,
-    Update,
-    Value,
-    Write,
-    all_items,
-)
+from projections.engine.store import Condition, Equal, Missing, Purpose, Store, Update, Write, all_items
 from projections.errors import ConditionFailed, Misconfigured, ProjectionsError, TransactionCancelled, Transient
+from projections.language.keys import Image, ItemKey, Value
 from projections.language.program import Program
 from projections.language.rules import AggregateRule, Rule, public_name, version_name
 

@@ -558,7 +558,10 @@ class Batch:
         )
         waiting: list[tuple[Push, Records]] = []
         self.run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
-        self.run([partial(self._pull, embedder, *at, pull) for at, pull in plan.pulls.items()])
+        lists = {name for name, rule in self.program.embeds.items() if isinstance(rule, ListEmbedRule)}
+        for several in (False, True):  # children of several parents last
+            pulls = [(at, pull) for at, pull in plan.pulls.items() if (at[0] in lists) is several]
+            self.run([partial(self._pull, embedder, *at, pull) for at, pull in pulls])
         if waiting:  # without a queue the second pass over an index is made here, after a wait for the index
             if self.deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
                 for push, records in waiting:

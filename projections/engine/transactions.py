@@ -35,19 +35,16 @@ from projections.engine.store import (
     Condition,
     Delete,
     Equal,
-    Image,
-    ItemKey,
     Missing,
     Purpose,
     Store,
     Update,
-    Value,
     Write,
 )
 from projections.engine.value_counters import ValueCounter, ValueCounters, slot_of
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.language.contribution import NOTHING, Contributions, canonical_text, without
-from projections.language.keys import is_range
+from projections.language.keys import Image, ItemKey, Value, is_range
 from projections.language.program import Program
 from projections.language.rules import public_name
 from projections.language.values import decode_order, number_text

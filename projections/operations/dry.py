@@ -19,21 +19,9 @@ from projections.engine.guards import Guards, Identity
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.running import slices
-from projections.engine.store import (
-    Delete,
-    Image,
-    ItemKey,
-    Page,
-    Role,
-    Store,
-    Update,
-    Value,
-    WrappedStore,
-    Write,
-    answer_to,
-)
+from projections.engine.store import Delete, Page, Role, Store, Update, WrappedStore, Write, answer_to
 from projections.errors import ConditionFailed, StoreError
-from projections.language.keys import decode_key, encode_key
+from projections.language.keys import Image, ItemKey, Value, decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import public_name
 from projections.language.values import item_size, plain, same

@@ -20,22 +20,9 @@ from botocore.exceptions import (
 )
 
 from projections.engine.running import slices
-from projections.engine.store import (
-    AllOf,
-    AnyOf,
-    Below,
-    Exists,
-    Image,
-    ItemKey,
-    Missing,
-    Page,
-    Schema,
-    Update,
-    Value,
-    Write,
-    rounds,
-)
+from projections.engine.store import AllOf, AnyOf, Below, Exists, Missing, Page, Update, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, StoreError, Transient
+from projections.language.keys import Image, ItemKey, Schema, Value
 from projections.stores.condition_expressions import holds
 from projections.stores.refusals import of_statement, throttling, translate
 from projections.stores.requests import BATCH_BYTES, BATCH_STATEMENTS, Requests, require_items

@@ -16,18 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
-from projections.engine.store import (
-    Condition,
-    Delete,
-    Image,
-    ItemKey,
-    Page,
-    Schema,
-    Update,
-    Value,
-    Write,
-    answer_to,
-)
+from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Update, Value, Write, answer_to
 from projections.errors import (
     ConditionFailed,
     InvalidRequest,

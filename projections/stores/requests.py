@@ -6,23 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from projections.engine.store import (
-    Above,
-    AllOf,
-    AnyOf,
-    Below,
-    Condition,
-    Equal,
-    Exists,
-    Image,
-    ItemKey,
-    NotEqual,
-    Schema,
-    Update,
-    Value,
-    Write,
-)
+from projections.engine.store import Above, AllOf, AnyOf, Below, Condition, Equal, Exists, NotEqual, Update, Write
 from projections.errors import Misconfigured
+from projections.language.keys import Image, ItemKey, Schema, Value
 from projections.stores.condition_expressions import Expressions, Shape, express, projection, take_apart
 from projections.stores.wire import JSON, QUOTED, boto_value, to_boto, value_json
 

@@ -30,15 +30,7 @@ from projections.errors import UsageError
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Totals, public_name
 from projections.operations.backfill.pages import PAGE, Page, Pages
-from projections.operations.backfill.progress import (
-    DONE,
-    MOST_SECONDS,
-    PHASES,
-    STANDBY_SECONDS,
-    Progress,
-    Run,
-    Segment,
-)
+from projections.operations.backfill.progress import MOST_SECONDS, PHASES, STANDBY_SECONDS, Progress, Run, Segment
 from projections.operations.dry import Adoption, DryStore, compute
 
 
@@ -266,7 +258,7 @@ class Backfill:
             self.registry.fill(run.versions)
         elif run.phase == "promote":
             return self._promote(run)
-        if following == DONE:
+        if following == PHASES[-1]:
             self._finish(run)
             return self.progress.move(run, phase=following, ended=self.now().isoformat(timespec="seconds"))
         return self.progress.move(run, phase=following)

@@ -16,21 +16,9 @@ from typing import Any, NamedTuple
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.rejections import Rejected
-from projections.engine.store import (
-    AllOf,
-    Condition,
-    Delete,
-    Equal,
-    Image,
-    ItemKey,
-    Missing,
-    Purpose,
-    Store,
-    Update,
-    Value,
-    all_items,
-)
+from projections.engine.store import AllOf, Condition, Delete, Equal, Missing, Purpose, Store, Update, all_items
 from projections.errors import ConditionFailed
+from projections.language.keys import Image, ItemKey, Value
 
 PHASES = ("items", "entries", "promote", "groups", "targets", "done")
 """In order. `promote` scans nothing: filled versions are published from then on."""
