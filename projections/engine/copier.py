@@ -96,10 +96,8 @@ class Copier:
         If its condition fails, the store returns the item, and the next attempt decides by it.
         """
         rule, why = copy.rule, purpose_of(copy.rule, copy.sequences)
-        wrote = self._guards.names(rule, target, attributes)
-        stamp = self._guards.stamp(rule.name, target, copy.version, by=copy.source, wrote=wrote)
         gone = {name: None for name in sorted(copy.owned) if name not in attributes}
-        wanted: dict[str, Value | None] = {**gone, **attributes, self._guards.name(rule.name): stamp}
+        wanted = {**gone, **_add_guard(self._guards, rule, target, copy.version, copy.source, attributes)}
         item: Image | None = self._store.get(target) if copy.reads else None
         try:
             if target in copy.known:
@@ -184,7 +182,9 @@ class Copier:
                 if present is None:
                     healed = item is not None and self._remove_left_over(heal, item, guard)
                 elif item is None:
-                    self._create(heal, *present)
+                    source, _, wanted = present
+                    stamped = _add_guard(self._guards, rule, target, heal.sources.get(source, ""), source, wanted)
+                    self._items.create(target, stamped, purpose_of(rule, heal.sequences))
                     self._counters.add("healed")
                     created = True
                     continue  # the source may have been deleted since it was read
@@ -206,13 +206,6 @@ class Copier:
                 return source, item.image, wanted
         return None
 
-    def _create(self, heal: CopyHeal, source: str, image: Image, wanted: Image) -> None:
-        wrote = self._guards.names(heal.rule, heal.target, wanted)
-        stamp = self._guards.stamp(heal.rule.name, heal.target, heal.sources.get(source, ""), by=source, wrote=wrote)
-        self._items.create(
-            heal.target, {**wanted, self._guards.name(heal.rule.name): stamp}, purpose_of(heal.rule, heal.sequences)
-        )
-
     def _update(
         self, heal: CopyHeal, item: Image, guard: Guard | None, source: str, image: Image, wanted: Image
     ) -> bool:
@@ -220,14 +213,8 @@ class Copier:
         rule, target, why = heal.rule, heal.target, purpose_of(heal.rule, heal.sequences)
         self._require_kind(why, rule, target, item, source)
         at = max(heal.sources.get(source, ""), guard.at if guard is not None and guard.by == source else "")
-        owned = self._guards.owned_attributes(rule, target, item, image)
-        wrote = self._guards.names(rule, target, wanted)
-        stamp = self._guards.stamp(rule.name, target, at, by=source, wrote=wrote)
-        desired: dict[str, Value | None] = {
-            **dict.fromkeys(sorted(owned)),
-            **wanted,
-            self._guards.name(rule.name): stamp,
-        }
+        owned = dict.fromkeys(sorted(self._guards.owned_attributes(rule, target, item, image)))
+        desired = {**owned, **_add_guard(self._guards, rule, target, at, source, wanted)}
         if not differing(item, desired):
             return False
         self._items.write(rule.into, target, desired, rule, item, why)
@@ -245,9 +232,8 @@ class Copier:
         if guard is not None:
             left_over = not self.is_removed(rule, target, item, guard)
         else:
-            left_over = self._items.is_of(rule.into, target, item) and self._items.may_delete(
-                rule.into, target, item, shown
-            )
+            is_copy = self._items.is_of(rule.into, target, item)
+            left_over = is_copy and self._items.may_delete(rule.into, target, item, shown)
         if left_over:
             owned = {*self._guards.owned_attributes(rule, target, item), *shown}
             self._remove(heal.sequences, rule, target, item, guard, owned)
@@ -277,11 +263,9 @@ class Copier:
                 stamp = self._guards.stamp(rule.name, target, guard.at, by=guard.by, n=0, wrote=wrote)
             self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item, why)
 
-    def is_removed(
-        self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard, known: Collection[str] = ()
-    ) -> bool:
+    def is_removed(self, rule: CopyRule, key: ItemKey, item: Image, guard: Guard, known: Collection[str] = ()) -> bool:
         """Whether nothing that the rule set is left on an item, which stays because it has other attributes."""
-        if guard.n != 0 or not self._items.foreign(rule.into, target, item, known):
+        if guard.n != 0 or not self._items.foreign(rule.into, key, item, known):
             return False
         return item.keys().isdisjoint({*rule.owned(), *known} - rule.into.constants.keys())
 
@@ -315,6 +299,14 @@ class Copier:
             text = encode_key(heal.target)
             why = Purpose("wait", (heal.rule.name,), text, heal.sequences)
             self._store.write(Delete(waiting_key(heal.rule.name, text), purpose=why))
+
+
+def _add_guard(
+    guards: Guards, rule: CopyRule, target: ItemKey, at: str, by: str, attributes: Image
+) -> dict[str, Value | None]:
+    """Return the attributes of a copy with its guard: of this version of the source `by`."""
+    stamp = guards.stamp(rule.name, target, at, by=by, wrote=guards.names(rule, target, attributes))
+    return {**attributes, guards.name(rule.name): stamp}
 
 
 class CopyRefresher:
@@ -352,15 +344,13 @@ class CopyRefresher:
         ]
         failures: list[tuple[CopyRule, ItemKey, StoreError]] = []
         created: list[tuple[str, ItemKey, ItemKey]] = []
-        for number in range(2):
+        for last in (False, True):
             if not stale:
                 return failures
             deadline.check()
             sources = self._store.get_many(list(dict.fromkeys(source for _, _, source in stale)))
-            last = number == 1
-            self._run(
-                [partial(self._renew, *copy, targets, sources, deadline, failures, created, last) for copy in stale]
-            )
+            work = [partial(self._renew, *copy, targets, sources, deadline, failures, created, last) for copy in stale]
+            self._run(work)
             if not last:
                 targets = self._store.get_many(list(dict.fromkeys(target for _, target, _ in created)))
                 stale, created = created, []
@@ -407,9 +397,7 @@ class CopyRefresher:
                 return self._copier.heal(CopyHeal(rule, target, {by: ""}), deadline)
             if self._shows(name, target, item, source, attributes):
                 return None
-            at, wrote = guard.at if guard is not None else "", self._guards.names(rule, target, attributes)
-            stamp = self._guards.stamp(rule.name, target, at, by=by, wrote=wrote)
-            wanted: dict[str, Value | None] = {**attributes, self._guards.name(name): stamp}
+            wanted = _add_guard(self._guards, rule, target, guard.at if guard is not None else "", by, attributes)
             try:
                 if item is None:
                     self._items.create(target, wanted, purpose_of(rule))
@@ -431,12 +419,9 @@ class CopyRefresher:
         for item in items:
             rule = self._program.copy_rule_into.get(item.entity.name)
             guard = self._items.guard(rule, item.key, item.image) if rule is not None else None
-            if (
-                rule is not None
-                and guard is not None
-                and guard.by
-                and not self._copier.is_removed(rule, item.key, item.image, guard)
-            ):
+            if rule is None or guard is None or not guard.by:
+                continue
+            if not self._copier.is_removed(rule, item.key, item.image, guard):
                 copies.append((rule, item.key, guard.by, decode_key(guard.by)))
         images = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in copies)))
         heals = []

@@ -237,9 +237,8 @@ class ListEmbedder(ChildWriter):
         linked: set[str],
     ) -> Item | None:
         """Write the links and the list of a child. Return the child as it was read; None if it is gone."""
-        for _ in tries(
-            f"{rule.name}: the guard of a child kept changing while its parents' attributes were pulled", deadline
-        ):
+        reason = f"{rule.name}: the guard of a child kept changing while its parents' attributes were pulled"
+        for _ in tries(reason, deadline):
             child = self._read(key, rule)
             if child is None:
                 break
@@ -361,9 +360,8 @@ class ListEmbedder(ChildWriter):
 def _link_of(rule: ListEmbedRule, parent: str, child: str, deadline: Deadline, records: Records) -> Update:
     """The update that writes the link of a parent to a child, with a new token."""
     values: dict[str, Value] = {"child": {"S": child}, "token": {"S": deadline.token()}}
-    return Update(
-        link_key(rule.name, parent, child), set=values, purpose=Purpose("link", (rule.name,), parent, records)
-    )
+    why = Purpose("link", (rule.name,), parent, records)
+    return Update(link_key(rule.name, parent, child), set=values, purpose=why)
 
 
 def _is_due(wanted: Wanted, references: Sequence[Reference] | None, *, renewed: bool) -> bool:

@@ -391,9 +391,7 @@ class Embedder(ChildWriter):
             return hopeless
         deadline.check()
         parents = [(rule, child, reference_of(rule, child)[0]) for rule, child in wanting]
-        fences = {
-            (rule.name, key): fence_key(rule.name, encode_key(key)) for rule, _, key in parents if key is not None
-        }
+        fences = {(rule.name, key): fence_key(rule.name, encode_key(key)) for rule, _, key in parents if key}
         raised = self._store.get_many(list(dict.fromkeys(fences.values())))
         images = self._store.get_many(list(dict.fromkeys(key for _, _, key in parents if key is not None)))
         writes: list[tuple[EmbedRule, Item, Update]] = []
@@ -456,9 +454,8 @@ class Embedder(ChildWriter):
         if isinstance(rule, ListEmbedRule):
             self.lists.pull(rule, key, deadline, records)
             return
-        for _ in tries(
-            f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled", deadline
-        ):
+        reason = f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled"
+        for _ in tries(reason, deadline):
             child = self._program.recognise(key, self._store.get(key))
             if child is None or child.entity is not rule.into:
                 return

@@ -128,10 +128,8 @@ class Guards:
     commands that read items without access to a ledger. `promotions` are those of the registry.
     """
 
-    def __init__(
-        self, program: Program, identity: Identity | None, promotions: Mapping[str, int] | None = None
-    ) -> None:
-        self._promotions = promotions or {}
+    def __init__(self, program: Program, identity: Identity | None, promotions: Mapping[str, int] = {}) -> None:
+        self._promotions = promotions
         self._program = program
         self._identity = identity
         self._ledger, self._secrets = identity or _NOBODY

@@ -113,9 +113,7 @@ NO_LANES = Split()
 
 def is_overtaken(first: RegistrySnapshot, now: RegistrySnapshot) -> bool:
     """Whether a version of a rule that lanes count was registered after an invocation `first` read the registry."""
-    by_lanes = {
-        version.rule for each in (first, now) for version in each.versions.values() if version.lanes is not None
-    }
+    by_lanes = {v.rule for each in (first, now) for v in each.versions.values() if v.lanes is not None}
     return any(version.since > first.epoch and version.rule in by_lanes for version in now.maintained)
 
 
@@ -219,10 +217,8 @@ class Handover:
 
     def _write(self, version: Version, key: ItemKey, item: Image | None, mark: Mark, records: Sequence[str]) -> None:
         """Write a mark. Raises Transient if it is not as it was read any more."""
-        values: dict[str, Value] = {
-            "tried": {"N": str(mark.tried)},
-            "ttl": {"N": str(int(self.clock()) + MARK_SECONDS)},
-        }
+        ends = int(self.clock()) + MARK_SECONDS
+        values: dict[str, Value] = {"tried": {"N": str(mark.tried)}, "ttl": {"N": str(ends)}}
         if mark.over:
             values["over"] = {"BOOL": True}
         condition: Condition = Missing(("pk",))

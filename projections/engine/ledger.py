@@ -50,6 +50,7 @@ from projections.engine.changes import (
 )
 from projections.engine.groups import refusing_group
 from projections.engine.ledger_items import Entry, Target, entry_key
+from projections.engine.registry import NO_REGISTRY, RegistrySnapshot
 from projections.engine.rejections import refusal
 from projections.engine.running import Counters, Deadline, Run, one_by_one
 from projections.engine.store import Image, Store
@@ -92,10 +93,9 @@ class _Walk(NamedTuple):
 class Ledger:
     """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard.
 
-    `epoch` is that of the registry that `program` was assembled from, `since` has those in which its versions were
-    registered; `left_to_lanes` are those of which refreshes change nothing. `budget` decides which changes are "deferred";
-    None defers none. `pace` is called with the number of writes before each change is made, and may raise OutOfTime. `read`
-    has groups that were read before, as `transactions` take them.
+    `snapshot` is the registry that `program` was assembled from. `budget` decides which changes are "deferred"; None defers
+    none. `pace` is called with the number of writes before each change is made, and may raise OutOfTime. `read` has groups
+    that were read before, as `transactions` take them.
     """
 
     def __init__(
@@ -105,9 +105,7 @@ class Ledger:
         *,
         run: Run[Any] = one_by_one,
         chance: Callable[[], float] = random.random,
-        epoch: int = 0,
-        since: Mapping[str, int] | None = None,
-        left_to_lanes: Collection[str] = (),
+        snapshot: RegistrySnapshot = NO_REGISTRY,
         values: ValueCounters | None = None,
         counters: Counters | None = None,
         budget: Budget | None = None,
@@ -119,12 +117,10 @@ class Ledger:
         self._run = run
         self._budget = budget
         self._pace = pace
-        self._epoch = epoch
-        self._since = since or {}
-        self._left_to_lanes = frozenset(left_to_lanes)
-        self.transactions = Transactions(
-            program, store, epoch, values or ValueCounters(), chance, counters or Counters(), read or {}
-        )
+        self._epoch = epoch = snapshot.epoch
+        self._since, self._left_to_lanes = snapshot.since, snapshot.left_to_lanes
+        values, counters = values or ValueCounters(), counters or Counters()
+        self.transactions = Transactions(program, store, epoch, values, chance, counters, read or {})
 
     def commit(self, changes: Sequence[Change], deadline: Deadline, stuck: Collection[str] = ()) -> list[Result]:
         """Commit each change or find it committed. Return what became of them, in order. No source item may occur twice.

@@ -199,7 +199,7 @@ def plan(
     why: list[tuple[Record, Rule, Healing]] = []
     for record, old, new in everything:
         if copied:
-            of_record = heals_of(program, guards, record.key, old, new, record.sequence)
+            of_record = heals_of(program, guards, record, old, new)
             copy_heals.extend(of_record)
             why += [(record, heal.rule, heal.why) for heal in of_record if heal.why is not None]
         for target, reason in _heals(program, guards, record, old, new) if published else ():
@@ -328,17 +328,9 @@ def _change(
     """Return the change that one record makes."""
     touched = targets_of(before) | targets_of(after.contributions)
     key, _, image, version, sequence, _, _ = record
+    expiries = (expiry,) if expiry is not None and expiry.contributions else ()
     return Change(
-        encode_key(key),
-        version,
-        before,
-        after,
-        None,
-        touched,
-        (sequence,),
-        image is None,
-        (expiry,) if expiry is not None and expiry.contributions else (),
-        by_lanes,
+        encode_key(key), version, before, after, None, touched, (sequence,), image is None, expiries, by_lanes
     )
 
 
@@ -405,9 +397,8 @@ def release_of(program: Program, guards: Guards, record: Record, old: Item | Non
 
 def freed_targets(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
     """Return the targets that rules may create now, because an item of another kind no longer has their key."""
-    if record.old is None or (
-        record.new is not None and (old is None or (new is not None and new.entity is old.entity))
-    ):
+    has_stayed = old is None or (new is not None and new.entity is old.entity)
+    if record.old is None or (record.new is not None and has_stayed):
         return []
     return [
         (rule.name, encode_key(record.key))

@@ -190,9 +190,8 @@ class Processor:
         elif is_overtaken(first[0], snapshot):
             report.give_up(records, "a version of a rule with `ledger: lanes` was registered meanwhile")
             return None
-        decoded = decode_all(
-            deadline.check_each(records), lambda record: decode(record, self._tables, program.tables, self._label)
-        )
+        decode_one = partial(decode, tables=self._tables, schemas=program.tables, fixed_label=self._label)
+        decoded = decode_all(deadline.check_each(records), decode_one)
         batch = self._batch(
             program=program,
             snapshot=snapshot,

@@ -118,13 +118,11 @@ class Publisher:
         try:
             deadline.check()
             self._check_registry(contested)
-            unread = [target for target in known if target not in read]
-            groups = read_groups(self._store, unread, self._snapshot.promotion) if unread else {}
+            unread, promotion = [target for target in known if target not in read], self._snapshot.promotion
+            groups = read_groups(self._store, unread, promotion) if unread else {}
         except Transient as error:
             return dict.fromkeys([*known, *contested], error)
-        groups |= {
-            target: sum_group(self._snapshot.promotion(target[0]), [read[target]]) for target in known if target in read
-        }
+        groups |= {target: sum_group(promotion(target[0]), [read[target]]) for target in known if target in read}
         sharing = {n for n, rule in self._published.items() if shares_calls(rule) and n not in self._contested}
         publications: dict[Target, Publication] = {}
         shared: dict[tuple[ItemKey, str], list[Target]] = {}
@@ -463,9 +461,8 @@ class Publisher:
         """Remove from an item of another kind what the rule published on it. Raise Occupied if the key is needed."""
         rule, key, group, members, _ = publication
         releaser = Releaser(self._program, self._store, self._items)
-        released = self._may_release(rule, key, group, members, item) and releaser.release(
-            self._release_of(publication, item)
-        )
+        may_release = self._may_release(rule, key, group, members, item)
+        released = may_release and releaser.release(self._release_of(publication, item))
         if rule.creates and has_contributions(rule, group, members):
             raise occupied_error(rule.into)
         return released
@@ -557,12 +554,9 @@ def pending_entries(store: Store, results: Sequence[Result], deadline: Deadline 
     if not sources:
         return {}
     deadline.check()
-    items = store.get_many([entry_key(source) for source in sources])
-    return {
-        source: Entry.read(item)
-        for source in deadline.check_each(sources)
-        if (item := items.get(entry_key(source))) is not None
-    }
+    keys = {source: entry_key(source) for source in sources}
+    items = store.get_many(list(keys.values()))
+    return {source: Entry.read(items[key]) for source, key in deadline.check_each(keys.items()) if key in items}
 
 
 def forget(

@@ -220,13 +220,8 @@ class RegistrySnapshot(NamedTuple):
         following = {rule: int(Decimal(fields.pop("next")["N"])) for rule, fields in rules.items()}
         versions = [Version.read(rule, each, of[each]["M"]) for rule, of in rules.items() for each in of]
         ordered = sorted(versions, key=lambda version: (version.since, version.place, version.number))
-        return cls(
-            epoch_of(item),
-            following,
-            {version.name: version for version in ordered},
-            Identity.read(item),
-            item["prefix"]["S"],
-        )
+        by_name = {version.name: version for version in ordered}
+        return cls(epoch_of(item), following, by_name, Identity.read(item), item["prefix"]["S"])
 
     @property
     def active(self) -> dict[str, Version]:
@@ -329,6 +324,9 @@ class RegistrySnapshot(NamedTuple):
         for version in changed:
             following[version.rule] = max(version.number + 1, following.get(version.rule, 1))
         return self._replace(epoch=epoch, versions=versions, next=following)
+
+
+NO_REGISTRY = RegistrySnapshot(0, {}, {})
 
 
 def epoch_of(item: Image) -> int:
@@ -510,9 +508,8 @@ class Registry:
         `fates` says what becomes of rules that the file lacks: `remove` their values, or `keep` them. Raises
         Misconfigured if that is not said.
         """
-        return self._change(
-            lambda now: self._after(now, program, {**program.retired, **(fates or {})}, hold=hold), program
-        )
+        known = {**program.retired, **(fates or {})}
+        return self._change(lambda now: self._after(now, program, known, hold=hold), program)
 
     def preview(self, program: Program, fates: Mapping[str, str] | None = None, *, hold: bool = False) -> Registered:
         """Return the registry as `register` would write it. The values of rules whose fate is not said are kept."""
@@ -530,9 +527,8 @@ class Registry:
             filled = [v for v in now.versions.values() if v.name in names and v.state == "filling"]
             ready = [self._as(v, "ready") for v in filled]
             cleaned = [v._replace(lanes=1) for v in now.versions.values() if v.lanes == 2]
-            return cleaned + [
-                v if v.lanes is None else v._replace(lanes=v.changed + HANDOVER_SECONDS) for v in ready
-            ], []
+            ready = [v if v.lanes is None else v._replace(lanes=v.changed + HANDOVER_SECONDS) for v in ready]
+            return cleaned + ready, []
 
         return self._change_versions(change)
 
@@ -578,9 +574,8 @@ class Registry:
         def change(now: RegistrySnapshot) -> _Changes:
             versions = [v for v in now.versions.values() if v.name in names]
             left, gone = self._drop(now, [v for v in versions if v.state in ("filling", "ready", "standby")])
-            return left + [
-                v._replace(lanes=2) for v in now.versions.values() if v.name in cleaned and v.lanes != 2
-            ], gone
+            alone = [v._replace(lanes=2) for v in now.versions.values() if v.name in cleaned and v.lanes != 2]
+            return left + alone, gone
 
         return self._change_versions(change)
 
@@ -754,11 +749,9 @@ class Registry:
         state: State = "filling" if not complete else "ready" if rule.held else "active"
         promoted = epoch if state == "active" else 0
         now = int(self._now())
-        version = Version(
-            rule.name, number, rule.fingerprint, state, rule.recorded, epoch, promoted, now, held=rule.held
-        )
+        new = Version(rule.name, number, rule.fingerprint, state, rule.recorded, epoch, promoted, now, held=rule.held)
         lanes = int(complete) if isinstance(rule, AggregateRule) and rule.lanes else None
-        return version._replace(unfinished=not (filled or rule.recorded), lanes=lanes)
+        return new._replace(unfinished=not (filled or rule.recorded), lanes=lanes)
 
     def _remove_others(
         self, now: RegistrySnapshot, program: Program, fates: Mapping[str, str], changed: list[Version], gone: list[str]
@@ -817,15 +810,10 @@ class Registry:
         Documents are never deleted: by them, numbers are not used again where the registry is lost.
         """
         new = condition if isinstance(condition, Missing) else None
-        documents: list[Write] = [
-            Update(
-                document_key(name),
-                set={"document": {"S": text}},
-                condition=new,
-                purpose=Purpose("registry", (public_name(name),)),
-            )
-            for name, text in texts.items()
-        ]
+        documents: list[Write] = []
+        for name, text in texts.items():
+            why = Purpose("registry", (public_name(name),))
+            documents.append(Update(document_key(name), {"document": {"S": text}}, condition=new, purpose=why))
         rules: dict[str, dict[str, Value]] = {rule: {"next": {"N": str(n)}} for rule, n in snapshot.next.items()}
         for version in snapshot.versions.values():
             rules[version.rule][str(version.number)] = version.wire()

@@ -253,9 +253,8 @@ class Batch:
         """Counts by the lane of the batch's shard; None without versions that lanes count."""
         if self.split.lane is None:
             return None
-        return LaneCounter(
-            self.program, self.store, self.split.lane, run=self.run, clock=self.clock, counters=self.report.counters
-        )
+        lane, counters = self.split.lane, self.report.counters
+        return LaneCounter(self.program, self.store, lane, run=self.run, clock=self.clock, counters=counters)
 
     def note_gaps(self, versions: Iterable[str], reason: str) -> None:
         """Record that something of versions was not counted, which lanes cannot count later. Raises Transient."""
@@ -283,9 +282,7 @@ class Batch:
             self.store,
             run=self.run,
             chance=self.deadline.chance,
-            epoch=self.snapshot.epoch,
-            since=self.snapshot.since,
-            left_to_lanes=self.snapshot.left_to_lanes,
+            snapshot=self.snapshot,
             values=self.values,
             counters=self.report.counters,
             budget=self.budget if self.tasks is not None else None,
@@ -425,9 +422,8 @@ class Batch:
         records = _records(results, pending)
         for target, (sequences, _) in counted.items():
             records.setdefault(target, []).extend(sequences)
-        groups = self.ledger.transactions.groups | {
-            target: group for target, (_, group) in counted.items() if group is not None
-        }
+        of_lanes = {target: group for target, (_, group) in counted.items() if group is not None}
+        groups = self.ledger.transactions.groups | of_lanes
         for targets in slices(records, PART):
             if self.deadline.over:
                 break

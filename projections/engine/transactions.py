@@ -517,12 +517,8 @@ def _entry_condition(step: Step, epoch: int) -> Condition:
     if attempt.known:
         if attempt.entry is None:
             return _ABSENT
-        return AllOf(
-            (
-                Equal(("revision",), {"N": str(attempt.entry.revision)}),
-                Equal(("version",), {"S": attempt.entry.version}),
-            )
-        )
+        version = Equal(("version",), {"S": attempt.entry.version})
+        return AllOf((Equal(("revision",), {"N": str(attempt.entry.revision)}), version))
     older = AllOf((Below(("version",), {"S": attempt.change.version}), Below(("epoch",), {"N": str(epoch + 1)})))
     if not step.before:
         return AnyOf((_ABSENT, AllOf((older, _NOTHING_BEFORE, _NOTHING_PENDING))))

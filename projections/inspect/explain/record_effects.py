@@ -298,7 +298,7 @@ def _refresh_reason(
     if isinstance(rule, LedgerRule) and (before or after):
         why = target_healing(guards, rule, record.key, *images)
     elif isinstance(rule, CopyRule):
-        heals = heals_of(program, guards, record.key, old, new, "")
+        heals = heals_of(program, guards, record, old, new)
         why = next((heal.why for heal in heals if heal.rule is rule), None)
     if why is not None:
         return _words(why, program, rule, before, after)

@@ -297,7 +297,7 @@ def _entries(
         if recorded := without(evaluated.contributions, program.lanes):
             change = evaluated._replace(contributions=recorded)
             changes.append(Change(encode_key(key), _before(item.first.version), {}, change))
-    Ledger(program, tables.store, epoch=snapshot.epoch, chance=lambda: 0.5).commit(changes, _deadline())
+    Ledger(program, tables.store, snapshot=snapshot, chance=lambda: 0.5).commit(changes, _deadline())
     lane = Lane.of(LEDGER, "", "earlier")
     counter = LaneCounter(program, tables.store, lane, run=at_once(1), clock=lambda: 0.0, counters=Counters())
     counter.count(parts, _deadline())
