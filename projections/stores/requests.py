@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from projections.engine.store import Above, AllOf, AnyOf, Below, Condition, Equal, Exists, NotEqual, Update, Write
 from projections.errors import Misconfigured
@@ -28,6 +28,19 @@ def require_items(schema: Schema, update: Update) -> None:
         raise ValueError(
             f"the update of {update.key} does not require that its item exists; add Exists(({name!r},)) to its condition"
         )
+
+
+Attributes: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and types of key attributes."""
+
+
+def key_attributes(table: str, schema: Schema, index: str | None) -> tuple[Attributes, Attributes]:
+    """Return the attributes of partition key and sort key of a table, or of an index of it."""
+    if index is None:
+        return (schema.partition,), () if schema.sort is None else (schema.sort,)
+    if index not in schema.indexes:
+        raise Misconfigured(f"the table {table!r} has no index {index!r}; it has {', '.join(schema.indexes)}")
+    return schema.indexes[index]
 
 
 def _requires(condition: Condition | None, term: Exists) -> bool:
@@ -117,14 +130,6 @@ class Requests:
 
     def key(self, key: ItemKey) -> dict[str, Any]:
         return to_boto(self.schema(key.table).wire(key))
-
-    def key_attributes(self, table: str, index: str | None) -> tuple[Sequence[tuple[str, str]], ...]:
-        schema = self.schema(table)
-        if index is None:
-            return (schema.partition,), () if schema.sort is None else (schema.sort,)
-        if index not in schema.indexes:
-            raise Misconfigured(f"the table {table!r} has no index {index!r}; it has {', '.join(schema.indexes)}")
-        return schema.indexes[index]
 
     def projection(self, table: str, attributes: Sequence[str] | None) -> dict[str, Any]:
         """Return the projection of a read; without attributes that of the key, because DynamoDB must project something."""

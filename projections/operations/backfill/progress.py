@@ -116,13 +116,8 @@ class Segment:
             example = Example(record.key or "", record.rule or "", record.reason[:_LONGEST_REASON])
             if len(_text((*examples, example))) <= _MOST_BYTES:
                 examples[example] = None
-        return replace(
-            self,
-            after=after,
-            done=after is None,
-            counts={name: n for name, n in total.items() if n},
-            rejected=tuple(examples),
-        )
+        total = {name: n for name, n in total.items() if n}
+        return replace(self, after=after, done=after is None, counts=total, rejected=tuple(examples))
 
 
 class Progress:

@@ -135,7 +135,7 @@ def with_sides(drift: Drift, *, grouped: bool) -> Drift:
         return drift
     if (
         drift.kind == "copy extra"
-    ):  # the item that its guard names does not make it; only a scan of all items shows whether another one does
+    ):  # its guard's source does not make it: only a scan of all items shows if another does
         return replace(drift, sides={ITEM: drift.actual})
     first = ENTRY if drift.kind.startswith("entry") else ITEM
     if grouped and first == ITEM:

@@ -153,9 +153,8 @@ class Examiner:
             drifts: list[Drift] = []
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
-                common = Drift(
-                    rule.kind, rule.name, subject.key, source=subject.key, unpublished=self._scope.is_unpublished(rule)
-                )
+                unpublished = self._scope.is_unpublished(rule)
+                common = Drift(rule.kind, rule.name, subject.key, source=subject.key, unpublished=unpublished)
                 drifts += wrong_values(common, item.image, index_attributes(rule, item)[0])
             findings[subject] = finding(drifts, image)
         return findings
@@ -193,9 +192,8 @@ class Examiner:
         unpublished, name, key = self._scope.is_unpublished(rule), self._program.guard(rule.name), decode_key(target)
         guard = self._guards.read(rule.name, key, item)
         held = item.get(name) if item is not None else None
-        common = Drift(
-            "", rule.name, target, at=guard.at or None if guard is not None else None, unpublished=unpublished
-        )
+        at = guard.at or None if guard is not None else None
+        common = Drift("", rule.name, target, at=at, unpublished=unpublished)
         drifts: list[Drift] = []
         names = rule.owned(item) if guard is None else self._guards.owned_attributes(rule, key, item)
         may_write = item is not None and self._items.may_write(rule, rule.into, key, item)
@@ -354,10 +352,8 @@ def contributions_goal(scope: Scope, entry: Entry | None, key: ItemKey, image: I
     """Return the contributions that the entry of a source item should have."""
     goal = dict(scope.program.evaluate(key, image).contributions)
     if image is None and entry is not None:  # it may have expired, and the record of that is still to come, or was lost
-        rules = scope.program.rules
-        goal |= {
-            name: held for name, held in entry.contributions.items() if name in rules and rules[name].expired == "keep"
-        }
+        rules, held = scope.program.rules, entry.contributions.items()
+        goal |= {name: of for name, of in held if name in rules and rules[name].expired == "keep"}
     return goal
 
 
@@ -372,15 +368,9 @@ def _both(first: Finding, second: Finding) -> Finding:
         return second
     if not second.drifts:
         return first
-    late = first.push and second.push
-    return Finding(
-        f"{first.state} {second.state}",
-        first.drifts + second.drifts,
-        second.image,
-        second.reached if late else "",
-        second.known if late else "",
-        second.push if late else "",
-    )
+    if not (first.push and second.push):
+        second = replace(second, reached="", known="", push="")
+    return replace(second, state=f"{first.state} {second.state}", drifts=first.drifts + second.drifts)
 
 
 def differences(

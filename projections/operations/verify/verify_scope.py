@@ -45,9 +45,7 @@ class Scope:
         known = {public_name(name) for name in program.rules}
         for name in sorted(chosen - known - program.rules.keys()):
             raise UsageError(f'unknown rule "{name}"; the rules are {", ".join(sorted(known))}')
-        rules = [
-            r for r in program.rules.values() if not chosen or not chosen.isdisjoint((r.name, public_name(r.name)))
-        ]
+        rules = [r for r in program.rules.values() if not chosen or chosen & {r.name, public_name(r.name)}]
         self.states: dict[str, str] = {rule.name: self._state(rule) for rule in rules}
         """By name: `active`, `standby`, `ready` or `filling`."""
         seen = {rule.name for rule in rules if self.states[rule.name] != "filling"}
@@ -58,9 +56,7 @@ class Scope:
         """The versions whose groups may be wrong, each with the reason."""
         self.by_lanes = frozenset(version.name for version in registered if version.lanes is not None)
         """The versions that are counted by the shards of the stream."""
-        self.grouped = (
-            frozenset(rule.name for rule in recorded) - self.by_lanes if not self.offline else frozenset[str]()
-        )
+        self.grouped = frozenset(rule.name for rule in recorded if not self.offline) - self.by_lanes
         """The rules whose groups are compared with entries."""
         kept = [rule for rule in recorded if rule.name in seen]
         self.recorded = frozenset(rule.name for rule in kept) - self.by_lanes
