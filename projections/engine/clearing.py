@@ -182,9 +182,7 @@ def _makers(entity: Entity, today: Program) -> frozenset[str]:
 
 
 def _is_needed(image: Image, guards: set[str], makers: frozenset[str], today: Program) -> bool:
-    """Return whether a rule needs an item, other than those whose guards are removed: a current rule that creates it, or a
-    retired rule whose values are kept.
-    """
+    """Return whether a rule whose guard stays needs an item: a current one that creates it, or a retired one, kept."""
     known = {today.guard(name) for name in today.published}
     for name in image.keys() - guards:
         if name in makers and contributions_of(image[name]) != 0:

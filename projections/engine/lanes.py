@@ -126,9 +126,7 @@ def add_parts(
     before: Contributions,
     after: Contributions,
 ) -> None:
-    """Add what a record with this sequence number changes in the groups of versions. An expiry changes nothing for those
-    that keep what has expired.
-    """
+    """Add what a record of this number changes in groups of versions: an expiry nothing, where what expired is kept."""
     for version in versions:
         olds, news = before.get(version), after.get(version)
         if olds == news or (record.expired and version in keeping):

@@ -140,7 +140,8 @@ class Ledger:
             while pending:
                 if (rounds := rounds + 1) > _WITHOUT_PAUSE + 1:
                     deadline.pause(rounds - 1)
-                steps = self._steps(list(pending.values()), deadline)
+                alike: dict[tuple[str, str], Step] = {}
+                steps = [self._step(attempt, alike) for attempt in deadline.check_each(list(pending.values()))]
                 now = [step for step in steps if self._affords(step)]
                 if len(now) < len(steps):
                     deferred = pending.keys() - {step.attempt.change.source for step in now}
@@ -187,16 +188,10 @@ class Ledger:
         """Whether one transaction is enough."""
         return step.actions <= MOST_ACTIONS and step.size <= MOST_BYTES
 
-    def _steps(self, attempts: Sequence[Attempt], deadline: Deadline) -> list[Step]:
-        """Return the step that commits each attempt, from the prediction or from the entry as it was found.
-
-        Raises OutOfTime.
-        """
-        alike: dict[tuple[str, str], Step] = {}
-        return [self._step(attempt, alike) for attempt in deadline.check_each(attempts)]
-
     def _step(self, attempt: Attempt, alike: dict[tuple[str, str], Step]) -> Step:
-        """Return the step that commits an attempt. `alike` has those of this round, by contributions before and after."""
+        """Return the step that commits an attempt, from the prediction or the entry as found. `alike` has those of this
+        round, by contributions before and after.
+        """
         change = attempt.change
         before = attempt.held if attempt.known else change.before
         goal = change.after.contributions

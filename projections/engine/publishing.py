@@ -530,9 +530,7 @@ def _attributes_to_remove(owned: Iterable[str], wanted: Mapping[str, Value | Non
 
 
 def unpublished_targets(failures: Mapping[Target, StoreError]) -> set[Target]:
-    """Return the targets that have a pending publish. A key that is occupied has none: the record of that item's removal
-    publishes.
-    """
+    """Return the targets with a pending publish: not occupied keys, which the record of that item's removal publishes."""
     return {target for target, error in failures.items() if not isinstance(error, Occupied)}
 
 

@@ -309,9 +309,7 @@ class RegistrySnapshot(NamedTuple):
 
     @property
     def contested(self) -> frozenset[str]:
-        """All versions of the rules that have several maintained ones, or one that is not published yet: another one may be
-        published meanwhile.
-        """
+        """All versions of the rules of which another one may be published meanwhile: it is maintained, or filling."""
         numbers, active = Counter(version.rule for version in self.maintained), self.active
         return frozenset(v.name for v in self.versions.values() if numbers[v.rule] > 1 or v.rule not in active)
 
@@ -445,9 +443,7 @@ class Registry:
             return readable, program
 
     def _unreadable(self, snapshot: RegistrySnapshot) -> list[str]:
-        """Return the versions that this code cannot compile, neither alone nor with those that it can: an `embed` may need
-        an index rule.
-        """
+        """Return the versions that this code cannot compile, alone or with others: an `embed` may need an index rule."""
 
         def compiles(documents: Mapping[str, Mapping[str, Any]]) -> bool:
             try:
@@ -467,9 +463,7 @@ class Registry:
         self._change_versions(change)
 
     def documents(self, versions: Sequence[Version]) -> dict[str, Mapping[str, Any]]:
-        """Return the documents of versions by name. They never change, so each is read once, and those that the package has
-        are not read. Raises Transient.
-        """
+        """Return the documents of versions by name. Each is read once, unless the package has it. Raises Transient."""
         for version in versions:
             rule = self._packaged.rules.get(version.rule)
             if rule is not None and rule.fingerprint == version.fingerprint:
@@ -533,9 +527,7 @@ class Registry:
         return self._change_versions(change)
 
     def promote(self, versions: Iterable[str]) -> RegistrySnapshot:
-        """Publish these versions from now on, instead of those that are active. Those that are gone, or have a gap, are left
-        out.
-        """
+        """Publish these versions from now on, instead of those that are active, except those that are gone or have a gap."""
         names = set(versions)
 
         def change(now: RegistrySnapshot) -> _Changes:

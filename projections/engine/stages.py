@@ -404,9 +404,7 @@ class Batch:
     def publish(
         self, results: Sequence[Result], counted: Mapping[Target, tuple[Sequence[str], Image | None]]
     ) -> Published | None:
-        """Publish the targets of results and of what lanes counted, in parts: the time is checked between two. None if
-        entries could not be read.
-        """
+        """Publish the targets of results and of what lanes counted, while there is time. None if entries cannot be read."""
         try:
             pending: dict[str, Entry] = {}
             for part in slices(results, PART):

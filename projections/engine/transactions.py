@@ -218,10 +218,7 @@ class Transaction:
         self.size = 0
 
     def take(self, step: Step, most_actions: int) -> bool:
-        """Add a step if there is room. The first always has room.
-
-        Groups and counters that are in already cost no further action.
-        """
+        """Add a step if there is room, as for the first there is. Shared groups and counters cost no further action."""
         shared = len(self.groups.intersection(step.pieces))
         if step.counted:
             shared += len(self.counted.intersection(step.counted))

@@ -238,8 +238,8 @@ class _Round:
         while self._left() > handler.patience and len(self._new) < _MOST_NEW and self._read < handler.items:
             table = self.tables[place.table]
             limit = min(handler.page, handler.items - self._read)
-            where = {"segment": place.segment, "segments": place.segments, "after": place.after}
-            page = handler.store.scan(table, limit=limit, **where)
+            read = partial(handler.store.scan, table, segment=place.segment, segments=place.segments)
+            page = read(limit=limit, after=place.after)
             self._page(table, page.items)
             self._read += len(page.items)
             place.after = page.after
@@ -276,10 +276,7 @@ class _Round:
             self._place.items += len(images)
 
     def _examine(self, suspects: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, Finding]]:
-        """Yield candidates with their findings, whose states are as short as they are kept.
-
-        Raises Transient, before the first.
-        """
+        """Yield candidates with their findings, with short states. Raises Transient, before the first."""
         batches = list(slices(suspects, _AT_ONCE))
         calls = [partial(self._examiner.examine, [Subject.read(each.subject) for each in part]) for part in batches]
         for batch, findings in zip(batches, self._handler.run(calls), strict=True):

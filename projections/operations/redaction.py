@@ -145,9 +145,7 @@ class Redaction:
 
     @cached_property
     def _may_stay(self) -> re.Pattern[str]:
-        """Return a pattern of texts that may stay: phrases of messages, and whole words of messages, rules and tables.
-        The longest come first.
-        """
+        """Return a pattern of texts that may stay, longest first: phrases, and words of messages, rules and tables."""
         phrases, names = set[str](), set(_OPERATIONS)
         for constant in _constants():
             for piece in re.split(r"\{[^{}]*\}", constant):

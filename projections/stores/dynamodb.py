@@ -150,9 +150,7 @@ class DynamoDBStore:
         return {key: from_boto(response["Item"]) for key, response in items if response.get("Item")}
 
     def _batches(self, request: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the items of one batch. Keys that DynamoDB leaves unprocessed (throttled, or over 16 MB) are requested
-        again.
-        """
+        """Yield the items of a batch. Keys that DynamoDB leaves unprocessed (throttled, over 16 MB) are requested again."""
         attempt = 0
         while True:
             answer = self._call("BatchGetItem", RequestItems=request)

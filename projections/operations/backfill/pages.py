@@ -96,8 +96,8 @@ class Pages:
         else:
             store = Cautious(self.store, deletes=run.allow_delete, pace=self.pace)
         attributes = _GROUP_ATTRIBUTES if segment.phase == "groups" else None
-        where = {"segment": segment.number, "segments": segment.of, "after": segment.after}
-        page = store.scan(segment.table, limit=self.size, attributes=attributes, **where)
+        read = partial(store.scan, segment.table, segment=segment.number, segments=segment.of, limit=self.size)
+        page = read(attributes=attributes, after=segment.after)
         work = _Work(self, run, snapshot, program, store, deadline)
         work.do(segment, page.items)
         rejected = work.new_rejections(segment)

@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from projections.engine.rejections import Rejected
 from projections.engine.running import Deadline, OutOfTime, Pacer, at_once
@@ -28,7 +28,7 @@ from projections.operations.backfill.pages import PAGE
 from projections.operations.backfill.progress import DONE, Run, Segment
 from projections.operations.dismissal import among
 from projections.operations.dry import MOST_EXAMPLES
-from projections.operations.tasks import BackfillTask
+from projections.operations.tasks import BackfillTask, TaskSender
 
 _PAGE_SECONDS = 300.0
 """The time for a page. If it is not done then, it has failed and is repeated."""
@@ -145,10 +145,6 @@ class Runner:
 def _keep(examples: dict[Any, Any], key: Any, value: Any) -> None:
     if len(examples) < MOST_EXAMPLES:
         examples[key] = value
-
-
-class TaskSender(Protocol):
-    def send(self, tasks: Sequence[tuple[BackfillTask, float]]) -> None: ...
 
 
 def send_tasks(backfill: Backfill, run: Run, send: TaskSender) -> None:

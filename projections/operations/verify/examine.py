@@ -427,9 +427,7 @@ def _guard(
     members: Mapping[str, Sequence[Member]],
     wrong: bool,
 ) -> Iterator[Drift]:
-    """A guard with a future version is reported in addition to wrong values, another guard only if the values are
-    correct.
-    """
+    """A guard with a future version is reported beside wrong values, another guard only if the values are correct."""
     held = item.get(common.attribute or "")
     if guard is not None and guard.at > group.at:
         yield replace(common, actual={"at": guard.at}, expected={"at": group.at})

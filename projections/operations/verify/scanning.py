@@ -1,7 +1,4 @@
-"""Parallel scans, and a copy of the tables in a temporary file.
-
-Reads are repeated while they are throttled.
-"""
+"""Parallel scans, repeated while they are throttled, and a copy of the tables in a temporary file."""
 
 from __future__ import annotations
 
@@ -87,9 +84,9 @@ class Scanner:
     def _segment(
         self, table: str, number: int, of: int, each: Each, attributes: Sequence[str] | None, stop: threading.Event
     ) -> None:
-        after = None
+        after, projection = None, {"attributes": attributes} if attributes else {}
         while not stop.is_set():
-            read = partial(self.store.scan, table, segment=number, segments=of, limit=self.page, attributes=attributes)
+            read = partial(self.store.scan, table, segment=number, segments=of, limit=self.page, **projection)
             page = patiently(partial(read, after=after), self.sleep)
             each(page.items)
             self.report(table, len(page.items))
