@@ -137,11 +137,6 @@ def add_parts(
                     parts.setdefault((version, target), []).append(Part(number, record.sequence, sign, amounts))
 
 
-def mark_key(version: str, lane: Lane) -> ItemKey:
-    """Return the key of the mark of a version and a shard."""
-    return ItemKey(LEDGER, f"S|{version}", lane.name)
-
-
 class Mark(NamedTuple):
     """The last sequence number of a shard that was to be tried with entries, and whether the shard is handed over."""
 
@@ -198,7 +193,7 @@ class Handover:
 
     def _hand_over(self, versions: Sequence[Version], lane: Lane, records: Sequence[Record]) -> dict[str, int]:
         """Mark what is tried with entries, and hand the shard over where that is due. Return the cuts."""
-        keys = {version.name: mark_key(version.name, lane) for version in versions}
+        keys = {version.name: ItemKey(LEDGER, f"S|{version.name}", lane.name) for version in versions}
         items = self.store.get_many(list(keys.values()))
         numbers = [int(record.sequence) for record in records]
         cuts: dict[str, int] = {}
@@ -206,8 +201,7 @@ class Handover:
             item = items.get(keys[version.name])
             mark = Mark(int(Decimal(item["tried"]["N"])), "over" in item) if item is not None else Mark(0, False)
             if not mark.over:
-                cut, over = _cut(mark.tried, version.lanes, numbers, records)
-                mark = Mark(cut, over)
+                mark = _cut(mark.tried, version.lanes, numbers, records)
                 self._write(version, keys[version.name], item, mark, [record.sequence for record in records])
             if mark.over:
                 cuts[version.name] = self._cuts[version.name, version.since, lane.name] = mark.tried
@@ -229,7 +223,7 @@ class Handover:
             raise Transient(f"another delivery of the shard changes the mark of {version.name}") from None
 
 
-def _cut(tried: int, due: int | None, numbers: Sequence[int], records: Sequence[Record]) -> tuple[int, bool]:
+def _cut(tried: int, due: int | None, numbers: Sequence[int], records: Sequence[Record]) -> Mark:
     """Return up to which record of a shard entries count, and whether lanes count the rest.
 
     That is from the first record on that was made when the handover was `due`, if it comes after all that were `tried`. An
@@ -238,7 +232,7 @@ def _cut(tried: int, due: int | None, numbers: Sequence[int], records: Sequence[
     early = [n for n, record in zip(numbers, records, strict=True) if not due or record.at is None or record.at < due]
     cut = max([tried, *early])
     late = [number for number in numbers if number > cut]
-    return (late[0] - 1, True) if due and late else (cut, False)
+    return Mark(late[0] - 1, True) if due and late else Mark(cut, False)
 
 
 def _gap(shard: str, records: Sequence[Record]) -> str:

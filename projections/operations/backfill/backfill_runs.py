@@ -129,7 +129,9 @@ class Backfill:
             names = _waiting(snapshot)
         else:
             names = tuple(name for name in versions if self._is_waiting(snapshot, name))
-        going = known if known is not None and not known.done and not restart and not self._is_expired(known) else None
+        going = known if known is not None and not known.done and not restart else None
+        if going is not None and (self.now() - datetime.fromisoformat(going.began)).total_seconds() > MOST_SECONDS:
+            going = None  # it is older than the records of a stream: its results may be outdated
         if going is not None and (going.promotes, going.allow_delete) == (promotes, allow_delete):
             waiting = tuple(name for name in going.versions if self._is_waiting(snapshot, name))
             if waiting == names and not any(version.promoted > going.epoch for version in unread(snapshot)):
@@ -203,10 +205,6 @@ class Backfill:
     def _is_waiting(snapshot: RegistrySnapshot, name: str) -> bool:
         """Return whether a version can be filled or promoted."""
         return name in snapshot.versions and snapshot.versions[name].state in ("filling", "ready", "standby")
-
-    def _is_expired(self, run: Run) -> bool:
-        """Return whether a run is older than the records of a stream: its results may be outdated."""
-        return (self.now() - datetime.fromisoformat(run.began)).total_seconds() > MOST_SECONDS
 
     def unrecorded_run(self, planned: RegistrySnapshot, segments: int) -> Run:
         """Return a run that is not recorded, for a dry backfill: the registry is as `planned`."""
@@ -290,15 +288,8 @@ class Backfill:
         versions = self.registry.read_or_create().versions.values()
         published, withheld = dict(run.published), self._withheld(run)
         done = [version for version in versions if version.rule not in withheld]
-        snapshot = self.registry.finish(
-            version
-            for version in done
-            if (
-                published.get(version.name) == version.promoted
-                if version.state == "active"
-                else version.name in run.former
-            )
-        )
+        active = [v for v in done if v.state == "active" and published.get(v.name) == v.promoted]
+        snapshot = self.registry.finish(active + [v for v in done if v.state != "active" and v.name in run.former])
         self.registry.remove(spare_versions(snapshot, self._clock()))
         if run.rotates:
             self.registry.drop_former_secret()

@@ -164,13 +164,6 @@ def do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: Ta
 
     Raises Transient if the page has to be repeated.
     """
-    try:
-        return _do_task(backfill, task, deadline, send)
-    except Overtaken:  # the other backfill sends its own messages
-        return None
-
-
-def _do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: TaskSender) -> BackfillTask | None:
     run = backfill.progress.run()
     if run is None or run.name != task.run:
         return None  # replaced by another
@@ -179,7 +172,10 @@ def _do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: T
         return None
     segment = backfill.progress.segment(run, task.phase, task.table, task.number)
     if not segment.done:
-        segment, page, ours = backfill.page(run, segment, deadline)
+        try:
+            segment, page, ours = backfill.page(run, segment, deadline)
+        except Overtaken:  # the other backfill sends its own messages
+            return None
         if page.failed:
             key, reason = next(iter(page.failed.items()))
             kind = OutOfTime if deadline.over else Transient

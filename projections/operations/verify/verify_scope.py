@@ -46,7 +46,8 @@ class Scope:
         for name in sorted(chosen - known - program.rules.keys()):
             raise UsageError(f'unknown rule "{name}"; the rules are {", ".join(sorted(known))}')
         rules = [r for r in program.rules.values() if not chosen or chosen & {r.name, public_name(r.name)}]
-        self.states: dict[str, str] = {rule.name: self._state(rule) for rule in rules}
+        states = {rule.name: snapshot.state(rule) if snapshot is not None else None for rule in rules}
+        self.states: dict[str, str] = {name: state or "ready" for name, state in states.items()}
         """By name: `active`, `standby`, `ready` or `filling`."""
         seen = {rule.name for rule in rules if self.states[rule.name] != "filling"}
         recorded = [rule for name, rule in program.recorded.items() if name in self.states]
@@ -93,9 +94,6 @@ class Scope:
         """The application's tables that these rules read or write."""
         self.ledger = not self.offline and bool(self.grouped or self.by_lanes or embeds)
         """Whether the ledger has to be read."""
-
-    def _state(self, rule: Rule) -> str:
-        return (self.snapshot.state(rule) or "ready") if self.snapshot is not None else "ready"
 
     def shown_name(self, rule: str) -> str:
         """Return the name of a rule as people read it: with its version only where that is not the published one."""
