@@ -44,9 +44,8 @@ from projections.engine.store import Image, all_items
 from projections.language.loader import loads
 from projections.language.program import LEDGER_SCHEMA, Program
 from projections.language.ranks import range_of
-from projections.language.values import number_text
+from projections.language.values import item_size, number_text
 from projections.stores.dynamodb import DynamoDBStore
-from projections.stores.limits import item_size
 from projections.stores.memory import MemoryStore
 from tests import emulators
 

@@ -137,7 +137,7 @@ def _own_read(
         for own_key, at in entries.items()
     ]
     image = stored.get(key)
-    recognised = program.recognise(key, image) if image is not None else None
+    recognised = program.recognise(key, image)
     own_items = [program.recognise(own_key, stored[own_key]) for own_key in own if own_key in stored]
     values: dict[str, Value | None] = {}
     uncorrected: dict[str, str] = {}
@@ -242,7 +242,7 @@ def _contribute(
         for rule in program.ledger_rules.get(entity.name, ())
         if entity.owned_by_rules
     }
-    item = program.recognise(key, image) if image is not None else None
+    item = program.recognise(key, image)
     if item is None:
         return {}, unknown
     write, _ = index_write(program, item)

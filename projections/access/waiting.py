@@ -64,7 +64,7 @@ def look_at(program: Program, key: ItemKey) -> Steps[Look]:
     registry = RegistrySnapshot.read(items[REGISTRY])
     program = as_registered(program, registry)
     entry = Entry.read(items[at]) if at in items else None
-    item = program.recognise(key, image) if image is not None else None
+    item = program.recognise(key, image)
     entities = program.entities_at(key)
     rules = [rule for rule in writing(program.rules.values()) if any(source in entities for source in rule.sources)]
     for rule in rules:

@@ -245,7 +245,7 @@ def worker_from_environment(
     handler = WorkerHandler(
         parts.program,
         parts.store,
-        send=parts.tasks,
+        tasks=parts.tasks,
         quarantine=parts.quarantine,
         pacer=parts.pacer,
         dismissed=partial(among, parts.store),

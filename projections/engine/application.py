@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from projections.engine.guards import Guard, Guards, as_read
-from projections.engine.running import Tries
+from projections.engine.running import tries
 from projections.engine.store import (
     Above,
     AllOf,
@@ -79,7 +79,7 @@ class ApplicationItems:
 
     def is_of(self, entity: Entity, key: ItemKey, image: Image | None) -> bool:
         """Whether an item is of an entity, by key and `match`."""
-        return image is not None and self._program.recognise_as(entity, key, image) is not None
+        return self._program.recognise_as(entity, key, image) is not None
 
     def guard(self, rule: Rule, key: ItemKey, image: Image | None) -> Guard | None:
         """The valid guard of a rule on an item."""
@@ -221,14 +221,13 @@ class ApplicationItems:
         """Put back what the application had added to an item before it was deleted, with the constants of the entity."""
         if not added:
             return None
-        tries = Tries("attributes that the application added to a deleted item could not be restored")
-        while True:
-            tries.begin()
+        for _ in tries("attributes that the application added to a deleted item could not be restored"):
             with suppress(Transient):
                 try:
                     return self._put(key, {**constants, **added}, why)
                 except ConditionFailed as failed:
                     return self._put_back(key, added, failed.item, why)
+        return None
 
     def _put_back(self, key: ItemKey, added: Mapping[str, Value], item: Image | None, why: Purpose) -> None:
         """Restore the attributes of a deleted item on the item that a rule has created there since.

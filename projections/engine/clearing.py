@@ -9,20 +9,18 @@ Clearing comes after the versions that replace them have been published, so no a
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import Guards, contributions_of
+from projections.engine.running import tries
 from projections.engine.store import Image, ItemKey, Purpose, Store
-from projections.errors import ConditionFailed, Transient
+from projections.errors import ConditionFailed
 from projections.language.entity import Entity, Item
 from projections.language.program import Program
 from projections.language.rules import public_name
-
-_MOST_TRIES = 20
 
 
 class Past:
@@ -126,31 +124,25 @@ class Past:
 
 
 def clear(
-    past: Sequence[Past], images: Mapping[ItemKey, Image], today: Program, store: Store, guards: Guards
-) -> Counter[str]:
-    """Remove traces of versions from items that were just read. Count changed items as `retired|<rule>`, or `left|<rule>`
-    if values stay, and items to delete, if the store allows it, as `unmade|<rule>`. Raises StoreError.
+    past: Sequence[Past], key: ItemKey, image: Image | None, today: Program, store: Store, guards: Guards
+) -> Sequence[str]:
+    """Remove traces of versions from an item that was just read. Return `retired|<rule>` for each, `left|<rule>` if values
+    stay, or `unmade|<rule>` if the item is deleted, where the store allows it. Raises StoreError.
     """
-    return Counter(name for key, image in images.items() for name in _free(key, image, past, today, store, guards))
-
-
-def _free(
-    key: ItemKey, image: Image | None, traces: Sequence[Past], today: Program, store: Store, guards: Guards
-) -> Iterable[str]:
-    for _ in range(_MOST_TRIES):
-        traces = [trace for trace in traces if image is not None and trace.wrote(key, image, guards)]
-        if image is None or not traces:
-            return ()
+    for _ in tries("an item kept changing while the values of retired rules were removed"):
+        past = [trace for trace in past if image is not None and trace.wrote(key, image, guards)]
+        if image is None or not past:
+            break
         try:
-            return _remove(key, image, traces, today, store, guards)
+            return _remove(key, image, past, today, store, guards)
         except ConditionFailed:  # changed since it was read
             image = store.get(key)
-    raise Transient("an item kept changing while the values of retired rules were removed")
+    return ()
 
 
 def _remove(
     key: ItemKey, image: Image, traces: Sequence[Past], today: Program, store: Store, guards: Guards
-) -> Iterable[str]:
+) -> Sequence[str]:
     item, items = today.recognise(key, image), ApplicationItems(today, store, guards)
     makers = _makers(item.entity, today) if item is not None else frozenset[str]()
     rules = [today.published[name.removeprefix(today.guard_prefix)].name for name in sorted(makers)]
@@ -190,9 +182,7 @@ def _makers(entity: Entity, today: Program) -> frozenset[str]:
 
 
 def _is_needed(image: Image, guards: set[str], makers: frozenset[str], today: Program) -> bool:
-    """Return whether a rule needs an item, other than those whose guards are removed: a current rule that creates it, or a
-    retired rule whose values are kept.
-    """
+    """Return whether a rule whose guard stays needs an item: a current one that creates it, or a retired one, kept."""
     known = {today.guard(name) for name in today.published}
     for name in image.keys() - guards:
         if name in makers and contributions_of(image[name]) != 0:

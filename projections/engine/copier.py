@@ -30,7 +30,7 @@ from projections.engine.application import ApplicationItems, occupied_error, pur
 from projections.engine.copies import CopyHeal, CopyWrite, copies_of
 from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import waiting_key
-from projections.engine.running import Counters, Deadline, Run, Tries, one_by_one
+from projections.engine.running import Counters, Deadline, Run, one_by_one, tries
 from projections.engine.store import Delete, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.entity import Item
@@ -63,12 +63,13 @@ class Copier:
 
         What the source has lost since is left to the records of that, and a rule that has changed since to its backfill.
         """
-        image = self._store.get(decode_key(source))
-        item = self._program.recognise(decode_key(source), image) if image is not None else None
-        for rule in self._program.copy_rules.get(item.entity.name, ()) if item is not None else ():
+        item = self._program.recognise(decode_key(source), self._store.get(decode_key(source)))
+        if item is None:
+            return
+        for rule in self._program.copy_rules.get(item.entity.name, ()):
             copies = copies_of(rule, item) if rule.name == name else {}
             if version:
-                owned = rule.owned(image)
+                owned = rule.owned(item.image)
                 self.write(CopyWrite(rule, source, version, copies, frozenset(), owned, (), reads=True), deadline)
             for target in () if version else copies:
                 self.heal(CopyHeal(rule, target, {source: ""}), deadline)
@@ -95,10 +96,8 @@ class Copier:
         If its condition fails, the store returns the item, and the next attempt decides by it.
         """
         rule, why = copy.rule, purpose_of(copy.rule, copy.sequences)
-        wrote = self._guards.names(rule, target, attributes)
-        stamp = self._guards.stamp(rule.name, target, copy.version, by=copy.source, wrote=wrote)
         gone = {name: None for name in sorted(copy.owned) if name not in attributes}
-        wanted: dict[str, Value | None] = {**gone, **attributes, self._guards.name(rule.name): stamp}
+        wanted = {**gone, **_add_guard(self._guards, rule, target, copy.version, copy.source, attributes)}
         item: Image | None = self._store.get(target) if copy.reads else None
         try:
             if target in copy.known:
@@ -112,13 +111,12 @@ class Copier:
                     return self._counters.add("copies")
         except ConditionFailed as failed:
             item = failed.item
-        tries = Tries(f"{rule.name}: a copy kept changing while it was written", deadline)
-        while True:
-            tries.begin()
+        for _ in tries(f"{rule.name}: a copy kept changing while it was written", deadline):
             try:
                 return self._write_read(copy, target, wanted, item, deadline)
             except ConditionFailed as failed:
                 item = failed.item
+        return None
 
     def _write_read(
         self,
@@ -147,13 +145,11 @@ class Copier:
     def _retract(self, copy: CopyWrite, target: ItemKey, deadline: Deadline) -> None:
         """Remove a copy that its source does not have any more."""
         rule = copy.rule
-        tries = Tries(f"{rule.name}: a copy kept changing while it was removed", deadline)
-        while True:
-            tries.begin()
+        for _ in tries(f"{rule.name}: a copy kept changing while it was removed", deadline):
             item = self._store.get(target)
             guard = self._items.guard(rule, target, item)
             if item is None or guard is None or guard.by != copy.source:
-                return None
+                break
             if guard.at >= copy.version or self.is_removed(rule, target, item, guard, copy.owned):
                 return self._heal_newer(copy, target, guard, deadline)
             try:
@@ -161,6 +157,7 @@ class Copier:
             except ConditionFailed:
                 continue
             return self._counters.add("copies")
+        return None
 
     def _heal_newer(self, copy: CopyWrite, target: ItemKey, guard: Guard, deadline: Deadline) -> None:
         """Heal a copy with a newer guard: the record is late, or the guard was edited, which would lock the copy."""
@@ -174,11 +171,9 @@ class Copier:
         rule, target = heal.rule, heal.target
         waiting = self._waiting(heal) if heal.freed else ""
         if not waiting and not heal.sources:
-            return None
+            return
         created = False
-        tries = Tries(f"{rule.name}: the guard of a copy kept changing while it was healed", deadline)
-        while True:
-            tries.begin()
+        for _ in tries(f"{rule.name}: the guard of a copy kept changing while it was healed", deadline):
             item = self._store.get(target)
             guard = self._items.guard(rule, target, item)
             # the sources of the record, the one that waits, and that of the guard
@@ -187,7 +182,9 @@ class Copier:
                 if present is None:
                     healed = item is not None and self._remove_left_over(heal, item, guard)
                 elif item is None:
-                    self._create(heal, *present)
+                    source, _, wanted = present
+                    stamped = _add_guard(self._guards, rule, target, heal.sources.get(source, ""), source, wanted)
+                    self._items.create(target, stamped, purpose_of(rule, heal.sequences))
                     self._counters.add("healed")
                     created = True
                     continue  # the source may have been deleted since it was read
@@ -196,25 +193,18 @@ class Copier:
             except ConditionFailed:
                 continue
             self._counters.add("healed", int(healed))
-            return self._forget_waiting(heal, waiting)
+            self._forget_waiting(heal, waiting)
+            return
 
     def _source(self, rule: CopyRule, target: ItemKey, sources: Iterable[str]) -> tuple[str, Image, Image] | None:
         """The source that has this copy now: its key, its image, the copy."""
         for source in sorted(sources):
             key = decode_key(source)
-            image = self._store.get(key)
-            item = self._program.recognise(key, image) if image is not None else None
+            item = self._program.recognise(key, self._store.get(key))
             wanted = copies_of(rule, item).get(target)
-            if image is not None and wanted is not None:
-                return source, image, wanted
+            if item is not None and wanted is not None:
+                return source, item.image, wanted
         return None
-
-    def _create(self, heal: CopyHeal, source: str, image: Image, wanted: Image) -> None:
-        wrote = self._guards.names(heal.rule, heal.target, wanted)
-        stamp = self._guards.stamp(heal.rule.name, heal.target, heal.sources.get(source, ""), by=source, wrote=wrote)
-        self._items.create(
-            heal.target, {**wanted, self._guards.name(heal.rule.name): stamp}, purpose_of(heal.rule, heal.sequences)
-        )
 
     def _update(
         self, heal: CopyHeal, item: Image, guard: Guard | None, source: str, image: Image, wanted: Image
@@ -223,14 +213,8 @@ class Copier:
         rule, target, why = heal.rule, heal.target, purpose_of(heal.rule, heal.sequences)
         self._require_kind(why, rule, target, item, source)
         at = max(heal.sources.get(source, ""), guard.at if guard is not None and guard.by == source else "")
-        owned = self._guards.owned_attributes(rule, target, item, image)
-        wrote = self._guards.names(rule, target, wanted)
-        stamp = self._guards.stamp(rule.name, target, at, by=source, wrote=wrote)
-        desired: dict[str, Value | None] = {
-            **dict.fromkeys(sorted(owned)),
-            **wanted,
-            self._guards.name(rule.name): stamp,
-        }
+        owned = dict.fromkeys(sorted(self._guards.owned_attributes(rule, target, item, image)))
+        desired = {**owned, **_add_guard(self._guards, rule, target, at, source, wanted)}
         if not differing(item, desired):
             return False
         self._items.write(rule.into, target, desired, rule, item, why)
@@ -248,9 +232,8 @@ class Copier:
         if guard is not None:
             left_over = not self.is_removed(rule, target, item, guard)
         else:
-            left_over = self._items.is_of(rule.into, target, item) and self._items.may_delete(
-                rule.into, target, item, shown
-            )
+            is_copy = self._items.is_of(rule.into, target, item)
+            left_over = is_copy and self._items.may_delete(rule.into, target, item, shown)
         if left_over:
             owned = {*self._guards.owned_attributes(rule, target, item), *shown}
             self._remove(heal.sequences, rule, target, item, guard, owned)
@@ -280,11 +263,9 @@ class Copier:
                 stamp = self._guards.stamp(rule.name, target, guard.at, by=guard.by, n=0, wrote=wrote)
             self._items.write(rule.into, target, {**dict.fromkeys(names), name: stamp}, rule, item, why)
 
-    def is_removed(
-        self, rule: CopyRule, target: ItemKey, item: Image, guard: Guard, known: Collection[str] = ()
-    ) -> bool:
+    def is_removed(self, rule: CopyRule, key: ItemKey, item: Image, guard: Guard, known: Collection[str] = ()) -> bool:
         """Whether nothing that the rule set is left on an item, which stays because it has other attributes."""
-        if guard.n != 0 or not self._items.foreign(rule.into, target, item, known):
+        if guard.n != 0 or not self._items.foreign(rule.into, key, item, known):
             return False
         return item.keys().isdisjoint({*rule.owned(), *known} - rule.into.constants.keys())
 
@@ -318,6 +299,14 @@ class Copier:
             text = encode_key(heal.target)
             why = Purpose("wait", (heal.rule.name,), text, heal.sequences)
             self._store.write(Delete(waiting_key(heal.rule.name, text), purpose=why))
+
+
+def _add_guard(
+    guards: Guards, rule: CopyRule, target: ItemKey, at: str, by: str, attributes: Image
+) -> dict[str, Value | None]:
+    """Return the attributes of a copy with its guard: of this version of the source `by`."""
+    stamp = guards.stamp(rule.name, target, at, by=by, wrote=guards.names(rule, target, attributes))
+    return {**attributes, guards.name(rule.name): stamp}
 
 
 class CopyRefresher:
@@ -355,15 +344,13 @@ class CopyRefresher:
         ]
         failures: list[tuple[CopyRule, ItemKey, StoreError]] = []
         created: list[tuple[str, ItemKey, ItemKey]] = []
-        for number in range(2):
+        for last in (False, True):
             if not stale:
                 return failures
             deadline.check()
             sources = self._store.get_many(list(dict.fromkeys(source for _, _, source in stale)))
-            last = number == 1
-            self._run(
-                [partial(self._renew, *copy, targets, sources, deadline, failures, created, last) for copy in stale]
-            )
+            work = [partial(self._renew, *copy, targets, sources, deadline, failures, created, last) for copy in stale]
+            self._run(work)
             if not last:
                 targets = self._store.get_many(list(dict.fromkeys(target for _, target, _ in created)))
                 stale, created = created, []
@@ -398,8 +385,7 @@ class CopyRefresher:
         """Bring one copy to its source, which was read after the copy; or heal it, if that is not enough to decide."""
         rule, item, by = self._program.guarded_copies[name], targets.get(target), encode_key(source)
         image = sources.get(source)
-        source_item = self._program.recognise(source, image) if image is not None else None
-        attributes = copies_of(rule, source_item).get(target)
+        attributes = copies_of(rule, self._program.recognise(source, image)).get(target)
         guard = self._items.guard(rule, target, item)
         try:
             if (
@@ -411,9 +397,7 @@ class CopyRefresher:
                 return self._copier.heal(CopyHeal(rule, target, {by: ""}), deadline)
             if self._shows(name, target, item, source, attributes):
                 return None
-            at, wrote = guard.at if guard is not None else "", self._guards.names(rule, target, attributes)
-            stamp = self._guards.stamp(rule.name, target, at, by=by, wrote=wrote)
-            wanted: dict[str, Value | None] = {**attributes, self._guards.name(name): stamp}
+            wanted = _add_guard(self._guards, rule, target, guard.at if guard is not None else "", by, attributes)
             try:
                 if item is None:
                     self._items.create(target, wanted, purpose_of(rule))
@@ -435,17 +419,13 @@ class CopyRefresher:
         for item in items:
             rule = self._program.copy_rule_into.get(item.entity.name)
             guard = self._items.guard(rule, item.key, item.image) if rule is not None else None
-            if (
-                rule is not None
-                and guard is not None
-                and guard.by
-                and not self._copier.is_removed(rule, item.key, item.image, guard)
-            ):
+            if rule is None or guard is None or not guard.by:
+                continue
+            if not self._copier.is_removed(rule, item.key, item.image, guard):
                 copies.append((rule, item.key, guard.by, decode_key(guard.by)))
         images = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in copies)))
         heals = []
         for rule, target, source, key in copies:
-            image = images.get(key)
-            if target not in copies_of(rule, self._program.recognise(key, image) if image is not None else None):
+            if target not in copies_of(rule, self._program.recognise(key, images.get(key))):
                 heals.append(CopyHeal(rule, target, {source: ""}))
         return heals

@@ -135,39 +135,29 @@ def writes_of(
         copies = copies_of(copier, about.newest)
         others = frozenset(about.targets - copies.keys())
         owned = copier.owned(*map(valued, about.images))
-        writes.append(
-            CopyWrite(
-                copier, encode_key(key), about.version, copies, others, owned, tuple(about.sequences), about.known
-            )
-        )
+        source, records = encode_key(key), tuple(about.sequences)
+        writes.append(CopyWrite(copier, source, about.version, copies, others, owned, records, about.known))
     return writes
 
 
-def heals_of(
-    program: Program, guards: Guards, key: ItemKey, old: Item | None, new: Item | None, sequence: str
-) -> list[CopyHeal]:
+def heals_of(program: Program, guards: Guards, record: Record, old: Item | None, new: Item | None) -> list[CopyHeal]:
     """Return the heals that the record of a copy requires, by the entities of its old and its new image."""
+    key, heals = record.key, []
     names = dict.fromkeys(item.entity.name for item in (old, new) if item is not None)
-    rules = [rule for name in names if (rule := program.copy_rule_into.get(name)) is not None]
-    return [heal for rule in rules for heal in _heals_of(rule, guards, key, old, new, sequence)]
-
-
-def _heals_of(
-    rule: CopyRule, guards: Guards, key: ItemKey, old: Item | None, new: Item | None, sequence: str
-) -> list[CopyHeal]:
-    before = old.image if old is not None and old.entity is rule.into else None
-    after = new.image if new is not None and new.entity is rule.into else None
-    held, holds = guards.read(rule.name, key, before), guards.read(rule.name, key, after)
-    newest: dict[str, str] = {}
-    for guard in (held, holds):
-        if guard is not None and guard.by:
-            newest[guard.by] = max(newest.get(guard.by, ""), guard.at)
-    why = _why(rule, guards, key, before, after, held, holds) if newest else None
-    if why is None:
-        return []
-    proven = rule.copies_all and before is not None and guards.is_created(key, before)
-    shown = frozenset(rule.owned(before)) if proven else frozenset[str]()
-    return [CopyHeal(rule, key, newest, (sequence,), why=why, shown=shown)]
+    for rule in [rule for name in names if (rule := program.copy_rule_into.get(name)) is not None]:
+        before = old.image if old is not None and old.entity is rule.into else None
+        after = new.image if new is not None and new.entity is rule.into else None
+        held, holds = guards.read(rule.name, key, before), guards.read(rule.name, key, after)
+        newest: dict[str, str] = {}
+        for guard in (held, holds):
+            if guard is not None and guard.by:
+                newest[guard.by] = max(newest.get(guard.by, ""), guard.at)
+        why = _why(rule, guards, key, before, after, held, holds) if newest else None
+        if why is not None:
+            proven = rule.copies_all and before is not None and guards.is_created(key, before)
+            shown = frozenset(rule.owned(before)) if proven else frozenset[str]()
+            heals.append(CopyHeal(rule, key, newest, (record.sequence,), why=why, shown=shown))
+    return heals
 
 
 def _why(

@@ -28,7 +28,7 @@ after the link, does not reference the parent, and the link still has the token 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -37,7 +37,7 @@ from typing import NamedTuple
 from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.guards import Guards, as_read
 from projections.engine.ledger_items import LEDGER, link_key, links_key
-from projections.engine.running import Counters, Deadline, Run, Tries, slices
+from projections.engine.running import Counters, Deadline, Run, one_by_one, slices, tries
 from projections.engine.store import AllOf, Delete, Equal, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.language.embeds import ListEmbedRule, Reference
@@ -46,10 +46,14 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.language.values import differing
 
+CHILDREN_PER_PAGE = 1000
+"""How many children one page of a push reads and updates at most. A query returns at most 1 MB."""
+
 CHILDREN_PER_LIST_PAGE = 100
-"""How many children one page of a push reads and updates at most, each with all its parents."""
+"""How many if each has several parents, which are read, too."""
 
 _AT_ONCE = 25
+"""How many children one request updates: DynamoDB's limit of statements."""
 
 _LINKS_AT_ONCE = 99
 """Links in a transaction: the most actions of one, without the condition check that an operator's store adds."""
@@ -86,8 +90,8 @@ class Wanted(NamedTuple):
     right: bool
 
 
-class ListEmbedder:
-    """Applies embeds of several parents to a store. The arguments are those of `engine.embeds.Embedder`."""
+class ChildWriter:
+    """Writes to children. `pace` is called with a number of writes before they are made, and may wait."""
 
     def __init__(
         self,
@@ -95,19 +99,31 @@ class ListEmbedder:
         store: Store,
         guards: Guards,
         *,
-        pace: Callable[[int], None],
-        counters: Counters,
-        children_per_page: int,
-        run: Run[list[StoreError | None]],
+        pace: Callable[[int], None] = lambda writes: None,
+        counters: Counters | None = None,
+        children_per_page: int = CHILDREN_PER_PAGE,
+        run: Run[list[StoreError | None]] = one_by_one,
     ) -> None:
         self._program = program
         self._store = store
         self._guards = guards
         self._items = ApplicationItems(program, store, guards)
         self._pace = pace
-        self._counters = counters
-        self._children_per_page = min(children_per_page, CHILDREN_PER_LIST_PAGE)
+        self._counters = counters or Counters()
+        self._children_per_page = children_per_page
         self._run = run
+
+    def _write_all(self, writes: Sequence[Update]) -> Iterator[StoreError | None]:
+        """Make updates of children. Return the answers, position by position."""
+        return chain.from_iterable(self._run([partial(self._write_paced, part) for part in slices(writes, _AT_ONCE)]))
+
+    def _write_paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
+        self._pace(len(writes))
+        return self._store.write_each(writes)
+
+
+class ListEmbedder(ChildWriter):
+    """Applies embeds of several parents to a store."""
 
     # What a child should have
 
@@ -135,8 +151,7 @@ class ListEmbedder:
         return Wanted({rule.list_name: value, name: stamp}, cut, right)
 
     def _parent(self, key: ItemKey | None, parents: Mapping[ItemKey, Image]) -> Item | None:
-        image = parents.get(key) if key is not None else None
-        return self._program.recognise(key, image) if key is not None and image is not None else None
+        return self._program.recognise(key, parents.get(key)) if key is not None else None
 
     def _update(self, rule: ListEmbedRule, child: Item, values: Mapping[str, Value | None], why: Purpose) -> Update:
         """The update of a child whose references, guard and kind are as they were read."""
@@ -145,8 +160,7 @@ class ListEmbedder:
         return self._items.change_as_read(rule.into, child.key, values, unchanged, why, child.image)
 
     def _read(self, key: ItemKey, rule: ListEmbedRule) -> Item | None:
-        image = self._store.get(key)
-        child = self._program.recognise(key, image) if image is not None else None
+        child = self._program.recognise(key, self._store.get(key))
         return child if child is not None and child.entity is rule.into else None
 
     def _parents(self, references: Iterable[Sequence[Reference] | None]) -> dict[ItemKey, Image]:
@@ -223,14 +237,11 @@ class ListEmbedder:
         linked: set[str],
     ) -> Item | None:
         """Write the links and the list of a child. Return the child as it was read; None if it is gone."""
-        tries = Tries(
-            f"{rule.name}: the guard of a child kept changing while its parents' attributes were pulled", deadline
-        )
-        while True:
-            tries.begin()
+        reason = f"{rule.name}: the guard of a child kept changing while its parents' attributes were pulled"
+        for _ in tries(reason, deadline):
             child = self._read(key, rule)
             if child is None:
-                return None
+                break
             references = references_of(rule, child)[0]
             missing = [
                 each for each in parents_of(rule, child) if each not in linked and (added is None or each in added)
@@ -246,6 +257,7 @@ class ListEmbedder:
                 continue
             self._count("pulled", wanted)
             return child
+        return None
 
     def _count(self, name: str, wanted: Wanted) -> None:
         self._counters.add(name)
@@ -260,13 +272,14 @@ class ListEmbedder:
         """Update one page of a parent's children. Raise Transient if one could not be updated now."""
         deadline.check()
         partition: list[Value] = [{"S": links_key(rule.name, parent)}]
-        page = self._store.query(LEDGER, partition, limit=self._children_per_page, after=after)
+        limit = min(self._children_per_page, CHILDREN_PER_LIST_PAGE)
+        page = self._store.query(LEDGER, partition, limit=limit, after=after)
         schema = self._store.schema(LEDGER)
         links = {decode_key(image["child"]["S"]): (schema.key(LEDGER, image), image) for image in page.items}
         images = self._store.get_many(list(links)) if links else {}
         children: list[Item] = []
         for key, (link, held) in links.items():
-            child = self._program.recognise(key, images[key]) if key in images else None
+            child = self._program.recognise(key, images.get(key))
             if child is not None and child.entity is rule.into and parent in parents_of(rule, child):
                 children.append(child)
             else:
@@ -299,12 +312,11 @@ class ListEmbedder:
             wanted = self.wanted_attributes(rule, child, child_references, parents, deadline.token())
             if _is_due(wanted, child_references, renewed=child.key in renewed):
                 writes.append((wanted, self._update(rule, child, wanted.values, purpose_of(rule, records))))
-        parts = slices(writes, _AT_ONCE)
-        answers = self._run([partial(self._write_paced, [update for _, update in part]) for part in parts])
+        answers = self._write_all([update for _, update in writes])
         hopeless: list[tuple[ItemKey, str]] = []
         again: list[ItemKey] = []
         transient: Transient | None = None
-        for (wanted, write), error in zip(writes, chain.from_iterable(answers), strict=True):
+        for (wanted, write), error in zip(writes, answers, strict=True):
             if error is None:
                 self._count(count, wanted)
             elif isinstance(error, InvalidRequest):
@@ -316,10 +328,6 @@ class ListEmbedder:
         if transient is not None:
             raise transient
         return hopeless, again
-
-    def _write_paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
-        self._pace(len(writes))
-        return self._store.write_each(writes)
 
     # Refresh
 
@@ -352,9 +360,8 @@ class ListEmbedder:
 def _link_of(rule: ListEmbedRule, parent: str, child: str, deadline: Deadline, records: Records) -> Update:
     """The update that writes the link of a parent to a child, with a new token."""
     values: dict[str, Value] = {"child": {"S": child}, "token": {"S": deadline.token()}}
-    return Update(
-        link_key(rule.name, parent, child), set=values, purpose=Purpose("link", (rule.name,), parent, records)
-    )
+    why = Purpose("link", (rule.name,), parent, records)
+    return Update(link_key(rule.name, parent, child), set=values, purpose=why)
 
 
 def _is_due(wanted: Wanted, references: Sequence[Reference] | None, *, renewed: bool) -> bool:

@@ -25,46 +25,25 @@ when the parent is gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from projections.engine.application import ApplicationItems, purpose_of
-from projections.engine.embed_lists import ListEmbedder, references_of
+from projections.engine.application import purpose_of
+from projections.engine.embed_lists import ChildWriter, ListEmbedder, references_of
 from projections.engine.guards import Guard, Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
-from projections.engine.running import Counters, Deadline, Run, Tries, one_by_one, slices
-from projections.engine.store import (
-    AllOf,
-    AnyOf,
-    Below,
-    Condition,
-    Image,
-    ItemKey,
-    Missing,
-    Purpose,
-    Records,
-    Store,
-    Update,
-    Value,
-)
-from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, Transient
+from projections.engine.running import Deadline, tries
+from projections.engine.store import AllOf, AnyOf, Below, Condition, Missing, Purpose, Records, Update
+from projections.errors import BadInput, ConditionFailed, InvalidRequest, Transient
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
-from projections.language.keys import decode_key, encode_key
-from projections.language.program import Program
+from projections.language.keys import Image, ItemKey, Value, decode_key, encode_key
 from projections.language.values import differing, same
 
 SETTLE_SECONDS = 5.0
 """Seconds after a push through an index until it is queried again, for children that it did not show yet."""
-
-CHILDREN_PER_PAGE = 1000
-"""How many children one page of a push reads and updates at most. A query returns at most 1 MB."""
-
-_AT_ONCE = 25
-"""How many children one request updates: DynamoDB's limit of statements."""
 
 _LARGE = 400_000
 """Bytes of an offer that is too large for an item, with its keys."""
@@ -208,31 +187,15 @@ def _same_references(rule: EmbedRule, old: Item, new: Item) -> bool:
     return before.keys() == after.keys() and all(same(before[name], after[name]) for name in after)
 
 
-class Embedder:
-    """Applies embeds to a store. `pace` is called with a number of writes before they are made, and may wait."""
+class Embedder(ChildWriter):
+    """Applies embeds to a store."""
 
-    def __init__(
-        self,
-        program: Program,
-        store: Store,
-        guards: Guards,
-        *,
-        pace: Callable[[int], None] = lambda writes: None,
-        counters: Counters | None = None,
-        children_per_page: int = CHILDREN_PER_PAGE,
-        run: Run[list[StoreError | None]] = one_by_one,
-    ) -> None:
-        self._program = program
-        self._store = store
-        self._guards = guards
-        self._items = ApplicationItems(program, store, guards)
-        self._pace = pace
-        self._counters = counters or Counters()
-        self._children_per_page = children_per_page
-        self._run = run
-        self.lists = ListEmbedder(
-            program, store, guards, pace=pace, counters=self._counters, children_per_page=children_per_page, run=run
-        )
+    @cached_property
+    def lists(self) -> ListEmbedder:
+        """Applies embeds of several parents."""
+        page, counters = self._children_per_page, self._counters
+        where = self._program, self._store, self._guards
+        return ListEmbedder(*where, pace=self._pace, counters=counters, children_per_page=page, run=self._run)
 
     def raise_fence(self, push: Push, records: Records = ()) -> bool:
         """Raise the fence of a parent because of these records, before its first child is written.
@@ -283,8 +246,7 @@ class Embedder:
         partition = rule.partition_of(key)
         if not partition:
             return None, []
-        image = self._store.get(key)
-        parent = self._program.recognise(key, image) if image is not None else None
+        parent = self._program.recognise(key, self._store.get(key))
         if rule.on_delete == "keep" and not _is_parent(rule, parent):
             if fence.last is None:
                 return None, []  # no offer is recorded
@@ -306,8 +268,7 @@ class Embedder:
         writes, unsure = self._updates(rule, key, fence.version, offer, children, why, keeps=keeps)
         hopeless: list[tuple[ItemKey, str]] = []
         transient: Transient | None = None
-        answers = self._run([partial(self._write_paced, part) for part in slices(writes, _AT_ONCE)])
-        for write, error in zip(writes, chain.from_iterable(answers), strict=True):
+        for write, error in zip(writes, self._write_all(writes), strict=True):
             if error is None:
                 self._counters.add("embedded")
             elif isinstance(error, InvalidRequest):
@@ -367,10 +328,6 @@ class Embedder:
                 unsure.append(child.key)
         return writes, unsure
 
-    def _write_paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
-        self._pace(len(writes))
-        return self._store.write_each(writes)
-
     def following(self, push: Push, next_page: Push | None) -> tuple[Push, bool] | None:
         """Return the page after a page, and whether to wait for the index first; None at the end."""
         if next_page is not None:
@@ -407,8 +364,7 @@ class Embedder:
         if rule.on_delete != "keep":
             return push
         key = decode_key(parent)
-        image = self._store.get(key)
-        item = self._program.recognise(key, image) if image is not None else None
+        item = self._program.recognise(key, self._store.get(key))
         return push._replace(last=last_offer(_offer(rule, item))) if _is_parent(rule, item) else push
 
     def refresh(
@@ -435,9 +391,7 @@ class Embedder:
             return hopeless
         deadline.check()
         parents = [(rule, child, reference_of(rule, child)[0]) for rule, child in wanting]
-        fences = {
-            (rule.name, key): fence_key(rule.name, encode_key(key)) for rule, _, key in parents if key is not None
-        }
+        fences = {(rule.name, key): fence_key(rule.name, encode_key(key)) for rule, _, key in parents if key}
         raised = self._store.get_many(list(dict.fromkeys(fences.values())))
         images = self._store.get_many(list(dict.fromkeys(key for _, _, key in parents if key is not None)))
         writes: list[tuple[EmbedRule, Item, Update]] = []
@@ -447,10 +401,9 @@ class Embedder:
             wanted = self.wanted_attributes(rule, child, key, fence, image)
             if differing(child.image, wanted):
                 writes.append((rule, child, self._update_as_read(rule, child, wanted, purpose_of(rule))))
-        parts = slices(writes, _AT_ONCE)
-        answers = self._run([partial(self._write_paced, [write for _, _, write in part]) for part in parts])
+        answers = self._write_all([write for _, _, write in writes])
         again: list[tuple[EmbedRule, ItemKey]] = []
-        for (rule, child, _), error in zip(writes, chain.from_iterable(answers), strict=True):
+        for (rule, child, _), error in zip(writes, answers, strict=True):
             if error is None and rule.children.index is None:
                 self._counters.add("pulled")
             elif isinstance(error, InvalidRequest):
@@ -478,7 +431,7 @@ class Embedder:
             return {**dict.fromkeys(rule.owned()), name: None}
         by, nothing = encode_key(reference), dict.fromkeys(rule.owned())
         stamp = self._guards.stamp(rule.name, child.key, fence.version, by=by)
-        parent = self._program.recognise(reference, image) if image is not None else None
+        parent = self._program.recognise(reference, image)
         if rule.on_delete == "keep" and not _is_parent(rule, parent):
             if guard is None or (guard.by == by and _has_nothing(guard, fence.version)):
                 return self._without_value(rule, child, fence, by)
@@ -501,13 +454,9 @@ class Embedder:
         if isinstance(rule, ListEmbedRule):
             self.lists.pull(rule, key, deadline, records)
             return
-        tries = Tries(
-            f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled", deadline
-        )
-        while True:
-            tries.begin()
-            image = self._store.get(key)
-            child = self._program.recognise(key, image) if image is not None else None
+        reason = f"{rule.name}: the guard of a child kept changing while its parent's attributes were pulled"
+        for _ in tries(reason, deadline):
+            child = self._program.recognise(key, self._store.get(key))
             if child is None or child.entity is not rule.into:
                 return
             reference, fence, by = reference_of(rule, child)[0], Fence(), ""

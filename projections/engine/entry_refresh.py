@@ -17,6 +17,7 @@ All other items are read again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -46,46 +47,32 @@ Discarded: TypeAlias = Mapping[ItemKey, Sequence[DiscardedRecord]]
 """Records that Lambda discarded, by item."""
 
 
+@dataclass(eq=False)
 class EntryRefresher:
     """Refreshes entries, many at a time, and publishes the groups that they name."""
 
-    def __init__(
-        self,
-        program: Program,
-        store: Store,
-        snapshot: RegistrySnapshot,
-        guards: Guards,
-        values: ValueCounters,
-        failures: Failures,
-        counters: Counters,
-        *,
-        run: Run[Any],
-        clock: Callable[[], float],
-        chance: Callable[[], float],
-        pace: Callable[[int], None] | None,
-    ) -> None:
-        self._program = program
-        self._store = store
-        self._failures = failures
-        self._counters = counters
-        self._run = run
-        self._clock = clock
-        self._ledger = Ledger(
-            program,
-            store,
-            run=run,
-            chance=chance,
-            epoch=snapshot.epoch,
-            since=snapshot.since,
-            left_to_lanes=snapshot.left_to_lanes,
-            values=values,
-            counters=counters,
-            pace=pace,
+    program: Program
+    store: Store
+    snapshot: RegistrySnapshot
+    guards: Guards
+    values: ValueCounters
+    failures: Failures
+    counters: Counters
+    _: KW_ONLY
+    run: Run[Any]
+    clock: Callable[[], float]
+    chance: Callable[[], float]
+    pace: Callable[[int], None] | None
+
+    def __post_init__(self) -> None:
+        own: dict[str, Any] = {"values": self.values, "chance": self.chance, "pace": self.pace}
+        common: dict[str, Any] = {"run": self.run, "counters": self.counters}
+        self._ledger = Ledger(self.program, self.store, snapshot=self.snapshot, **own, **common)
+        self._until = self.clock() + COMMIT_SECONDS if any(v.lanes == 0 for v in self.snapshot.maintained) else None
+        self._publisher = Publisher(self.program, self.store, self.snapshot, self.guards, **common)
+        self._goals = Goals(
+            self.program, self.snapshot, self.failures, is_right=self._ledger.is_right, clock=self.clock
         )
-        self._epoch = snapshot.epoch
-        self._until = clock() + COMMIT_SECONDS if any(v.lanes == 0 for v in snapshot.maintained) else None
-        self._publisher = Publisher(program, store, snapshot, guards, run, counters=counters)
-        self._goals = Goals(program, snapshot, failures, is_right=self._ledger.is_right, clock=clock)
 
     def refresh(
         self,
@@ -103,7 +90,7 @@ class EntryRefresher:
 
         Publish all targets that these entries name, or without `publish` those that something was retracted from.
         """
-        self._failures.isolate(
+        self.failures.isolate(
             list(images.items()),
             lambda part: self._refresh(dict(part), deadline, publish, removed, discarded or {}, deferred or {}),
             lambda pair: encode_key(pair[0]),
@@ -117,14 +104,14 @@ class EntryRefresher:
             failures.update(self._publisher.heal(targets, deadline))
 
         broken: dict[Target, StoreError] = {}
-        for target, error in self._failures.apart(list(targets), heal):
+        for target, error in self.failures.apart(list(targets), heal):
             if is_internal(error):
-                self._failures.rejected[internal(error, target[1])] = None
+                self.failures.rejected[internal(error, target[1])] = None
                 broken[target] = InvalidRequest(internal_reason(error))
             else:
                 failures[target] = InvalidRequest(str(error))
         for (rule, key), failure in failures.items():
-            self._failures.note(rule, key, failure)
+            self.failures.note(rule, key, failure)
         return failures | broken
 
     def _refresh(
@@ -143,14 +130,14 @@ class EntryRefresher:
         while unread:
             soon = deadline
             if self._until is not None:  # lanes count the records that are made long enough after a fill
-                soon = deadline.until(self._until, self._clock)
+                soon = deadline.until(self._until, self.clock)
                 if soon.over:
                     raise Reload(0)  # the fill may have ended
             try:
                 deadline.check()
                 changes = self._changes(unread, done, removed, discarded, deferred)
             except Transient as error:
-                return self._failures.fail(unread, error)
+                return self.failures.fail(unread, error)
             results = self._ledger.commit(changes, soon, stuck)
             applied = self._note_failures(results)
             done += applied
@@ -159,7 +146,7 @@ class EntryRefresher:
             unread = dict.fromkeys(moved)
             rounds += 1
             if unread and rounds == _MOST_ROUNDS:
-                return self._failures.fail(unread, Transient("its entry keeps changing"))
+                return self.failures.fail(unread, Transient("its entry keeps changing"))
         self._publish(done, deadline, publish)
         return None
 
@@ -168,13 +155,13 @@ class EntryRefresher:
         again = []
         for result in results:
             source = result.change.source
-            relieve = partial(self._publisher.relieve, result, self._clock(), deadline, heals=True)
+            relieve = partial(self._publisher.relieve, result, self.clock(), deadline, heals=True)
             try:
                 if not deadline.retry(relieve):
                     stuck.add(source)
                 again.append(decode_key(source))
             except Transient as error:
-                self._failures.failed[source] = str(error)
+                self.failures.failed[source] = str(error)
         return again
 
     def _note_failures(self, results: Sequence[Result]) -> list[Result]:
@@ -183,20 +170,20 @@ class EntryRefresher:
         for result in results:
             source = result.change.source
             if result.state == "failed":
-                self._failures.failed[source] = str(result.error)
+                self.failures.failed[source] = str(result.error)
             elif result.state == "applied":
-                self._counters.add("applied")
+                self.counters.add("applied")
                 applied.append(result)
             for each in result.refused:
-                self._failures.rejected[rejection_of(source, each)] = None
+                self.failures.rejected[rejection_of(source, each)] = None
         return applied
 
     def _contributes(self, key: ItemKey, image: Image) -> bool:
         """Whether an item may have an entry, or should have one."""
-        item, rules = self._program.recognise(key, image), self._program.ledger_rules
+        item, rules = self.program.recognise(key, image), self.program.ledger_rules
         if item is not None and item.entity.name in rules:
             return True
-        return any(item.entity.name in rules for item in self._program.alternative_items(key, image))
+        return any(item.entity.name in rules for item in self.program.alternative_items(key, image))
 
     def _changes(
         self,
@@ -208,13 +195,13 @@ class EntryRefresher:
     ) -> list[Change]:
         """The changes to commit. Entries that need none, but may have pending publishes, are added to `done`."""
         of = {key: entry_key(encode_key(key)) for key in images}
-        read = self._store.get_many(list(of.values()))
+        read = self.store.get_many(list(of.values()))
         entries = {key: Entry.read(read[where]) for key, where in of.items() if where in read}
         changes: list[Change] = []
         again: dict[ItemKey, Entry | None] = {}
         for key, image in images.items():
             entry = entries.get(key)
-            check_epoch(entry, self._epoch)
+            check_epoch(entry, self.snapshot.epoch)
             if image is None:
                 again[key] = entry
                 continue
@@ -225,7 +212,7 @@ class EntryRefresher:
                 changes.append(change)
             else:
                 again[key] = entry
-        now = self._store.get_many(list(again))  # after their entries
+        now = self.store.get_many(list(again))  # after their entries
         for key, entry in again.items():
             records = discarded.get(key, ())
             change = self._goals.change(
@@ -253,18 +240,18 @@ class EntryRefresher:
     def _publish(self, results: Sequence[Result], deadline: Deadline, everything: bool) -> None:
         """Publish the targets of changes, or only those with a pending publish, and forget what was published."""
         try:
-            entries = pending_entries(self._store, results)
+            entries = pending_entries(self.store, results)
         except Transient as error:
-            return self._failures.fail((decode_key(result.change.source) for result in results), error)
+            return self.failures.fail((decode_key(result.change.source) for result in results), error)
         targets = {target for entry in entries.values() for target in (entry.targets if everything else entry.pending)}
         if everything:
             targets.update(*[result.touched for result in results])
         failures = self.publish(targets, deadline)
         pending = unpublished_targets(failures)
         published = [(source, entry, targets - pending) for source, entry in entries.items()]
-        for source, failure in forget(self._store, published, self._clock(), deadline, self._run).items():
+        for source, failure in forget(self.store, published, self.clock(), deadline, self.run).items():
             if isinstance(failure, InvalidRequest):
-                self._failures.reject(None, refusal(str(failure)), source)
+                self.failures.reject(None, refusal(str(failure)), source)
             else:
-                self._failures.failed[source] = str(failure)
+                self.failures.failed[source] = str(failure)
         return None

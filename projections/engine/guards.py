@@ -44,21 +44,8 @@ from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 from projections.engine.ledger_items import PROMOTION_DIGITS, group_at, promotion_in
 from projections.engine.running import Reload
-from projections.engine.store import (
-    Above,
-    AllOf,
-    AnyOf,
-    Below,
-    Condition,
-    Equal,
-    Exists,
-    Image,
-    ItemKey,
-    Missing,
-    NotEqual,
-    Value,
-)
-from projections.language.keys import decode_key, encode_key
+from projections.engine.store import Above, AllOf, AnyOf, Below, Condition, Equal, Exists, Missing, NotEqual
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Image, ItemKey, Value, decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import CopyRule, LedgerRule, Rule, public_name
 from projections.language.values import EXACT, number_text, same, valued
@@ -141,10 +128,8 @@ class Guards:
     commands that read items without access to a ledger. `promotions` are those of the registry.
     """
 
-    def __init__(
-        self, program: Program, identity: Identity | None, promotions: Mapping[str, int] | None = None
-    ) -> None:
-        self._promotions = promotions or {}
+    def __init__(self, program: Program, identity: Identity | None, promotions: Mapping[str, int] = {}) -> None:
+        self._promotions = promotions
         self._program = program
         self._identity = identity
         self._ledger, self._secrets = identity or _NOBODY
@@ -496,11 +481,8 @@ class Guards:
         schema = self._schemas.get(key.table)
         if schema is None or not key.partition or (key.sort is None) != (schema.sort is None) or key.sort == "":
             return False
-        kinds = (schema.partition[1], schema.sort[1] if schema.sort is not None else "S")
-        return all(
-            _is_key(kind, part, most)
-            for kind, part, most in zip(kinds, (key.partition, key.sort or ""), (2048, 1024), strict=True)
-        )
+        sort = schema.sort is None or _is_key(schema.sort[1], key.sort or "", SORT_KEY_BYTES)
+        return sort and _is_key(schema.partition[1], key.partition, PARTITION_KEY_BYTES)
 
     # Conditions
 

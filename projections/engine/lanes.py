@@ -41,25 +41,12 @@ from projections.engine.ledger_items import LEDGER, Target, group_key, whole_key
 from projections.engine.records import Record
 from projections.engine.registry import Registry, RegistrySnapshot, Version
 from projections.engine.running import Counters, Deadline, Reload, Run, send_all
-from projections.engine.store import (
-    AllOf,
-    AnyOf,
-    Below,
-    Condition,
-    Equal,
-    Image,
-    ItemKey,
-    Missing,
-    Purpose,
-    Store,
-    Update,
-    Value,
-)
+from projections.engine.store import AllOf, AnyOf, Below, Condition, Equal, ItemKey, Missing, Purpose, Store, Update
 from projections.engine.transactions import Spreading
 from projections.errors import ConditionFailed, StoreError, Transient
 from projections.language.contribution import Contributed, Contributions
 from projections.language.program import Program
-from projections.language.values import number_text
+from projections.language.values import Image, Value, number_text
 
 FORGOTTEN_HOURS = 25
 """Hours after which a lane that has not moved is removed: a stream keeps records for 24."""
@@ -126,9 +113,7 @@ NO_LANES = Split()
 
 def is_overtaken(first: RegistrySnapshot, now: RegistrySnapshot) -> bool:
     """Whether a version of a rule that lanes count was registered after an invocation `first` read the registry."""
-    by_lanes = {
-        version.rule for each in (first, now) for version in each.versions.values() if version.lanes is not None
-    }
+    by_lanes = {v.rule for each in (first, now) for v in each.versions.values() if v.lanes is not None}
     return any(version.since > first.epoch and version.rule in by_lanes for version in now.maintained)
 
 
@@ -141,9 +126,7 @@ def add_parts(
     before: Contributions,
     after: Contributions,
 ) -> None:
-    """Add what a record with this sequence number changes in the groups of versions. An expiry changes nothing for those
-    that keep what has expired.
-    """
+    """Add what a record of this number changes in groups of versions: an expiry nothing, where what expired is kept."""
     for version in versions:
         olds, news = before.get(version), after.get(version)
         if olds == news or (record.expired and version in keeping):
@@ -152,11 +135,6 @@ def add_parts(
             for target, amounts in (targets or {}).items():
                 if others is None or others.get(target) != amounts:
                     parts.setdefault((version, target), []).append(Part(number, record.sequence, sign, amounts))
-
-
-def mark_key(version: str, lane: Lane) -> ItemKey:
-    """Return the key of the mark of a version and a shard."""
-    return ItemKey(LEDGER, f"S|{version}", lane.name)
 
 
 class Mark(NamedTuple):
@@ -215,7 +193,7 @@ class Handover:
 
     def _hand_over(self, versions: Sequence[Version], lane: Lane, records: Sequence[Record]) -> dict[str, int]:
         """Mark what is tried with entries, and hand the shard over where that is due. Return the cuts."""
-        keys = {version.name: mark_key(version.name, lane) for version in versions}
+        keys = {version.name: ItemKey(LEDGER, f"S|{version.name}", lane.name) for version in versions}
         items = self.store.get_many(list(keys.values()))
         numbers = [int(record.sequence) for record in records]
         cuts: dict[str, int] = {}
@@ -223,8 +201,7 @@ class Handover:
             item = items.get(keys[version.name])
             mark = Mark(int(Decimal(item["tried"]["N"])), "over" in item) if item is not None else Mark(0, False)
             if not mark.over:
-                cut, over = _cut(mark.tried, version.lanes, numbers, records)
-                mark = Mark(cut, over)
+                mark = _cut(mark.tried, version.lanes, numbers, records)
                 self._write(version, keys[version.name], item, mark, [record.sequence for record in records])
             if mark.over:
                 cuts[version.name] = self._cuts[version.name, version.since, lane.name] = mark.tried
@@ -232,10 +209,8 @@ class Handover:
 
     def _write(self, version: Version, key: ItemKey, item: Image | None, mark: Mark, records: Sequence[str]) -> None:
         """Write a mark. Raises Transient if it is not as it was read any more."""
-        values: dict[str, Value] = {
-            "tried": {"N": str(mark.tried)},
-            "ttl": {"N": str(int(self.clock()) + MARK_SECONDS)},
-        }
+        ends = int(self.clock()) + MARK_SECONDS
+        values: dict[str, Value] = {"tried": {"N": str(mark.tried)}, "ttl": {"N": str(ends)}}
         if mark.over:
             values["over"] = {"BOOL": True}
         condition: Condition = Missing(("pk",))
@@ -248,7 +223,7 @@ class Handover:
             raise Transient(f"another delivery of the shard changes the mark of {version.name}") from None
 
 
-def _cut(tried: int, due: int | None, numbers: Sequence[int], records: Sequence[Record]) -> tuple[int, bool]:
+def _cut(tried: int, due: int | None, numbers: Sequence[int], records: Sequence[Record]) -> Mark:
     """Return up to which record of a shard entries count, and whether lanes count the rest.
 
     That is from the first record on that was made when the handover was `due`, if it comes after all that were `tried`. An
@@ -257,7 +232,7 @@ def _cut(tried: int, due: int | None, numbers: Sequence[int], records: Sequence[
     early = [n for n, record in zip(numbers, records, strict=True) if not due or record.at is None or record.at < due]
     cut = max([tried, *early])
     late = [number for number in numbers if number > cut]
-    return (late[0] - 1, True) if due and late else (cut, False)
+    return Mark(late[0] - 1, True) if due and late else Mark(cut, False)
 
 
 def _gap(shard: str, records: Sequence[Record]) -> str:

@@ -50,6 +50,7 @@ from projections.engine.changes import (
 )
 from projections.engine.groups import refusing_group
 from projections.engine.ledger_items import Entry, Target, entry_key
+from projections.engine.registry import NO_REGISTRY, RegistrySnapshot
 from projections.engine.rejections import refusal
 from projections.engine.running import Counters, Deadline, Run, one_by_one
 from projections.engine.store import Image, Store
@@ -67,8 +68,6 @@ from projections.engine.value_counters import ValueCounters
 from projections.errors import InvalidRequest, StoreError, Transient
 from projections.language.contribution import Contributions, canonical_text, without
 from projections.language.program import Program
-
-__all__ = ["MOST_ACTIONS", "Ledger"]
 
 _NO_ROOM = (
     f"it expired, and the entry of its key has no room to keep that: at most {KEPT_BYTES:,} bytes. It counts no more. Give "
@@ -94,10 +93,9 @@ class _Walk(NamedTuple):
 class Ledger:
     """Commits changes. `run` runs transactions with disjoint groups, `chance` picks a group's shard.
 
-    `epoch` is that of the registry that `program` was assembled from, `since` has those in which its versions were
-    registered; `left_to_lanes` are those of which refreshes change nothing. `budget` decides which changes are "deferred";
-    None defers none. `pace` is called with the number of writes before each change is made, and may raise OutOfTime. `read`
-    has groups that were read before, as `transactions` take them.
+    `snapshot` is the registry that `program` was assembled from. `budget` decides which changes are "deferred"; None defers
+    none. `pace` is called with the number of writes before each change is made, and may raise OutOfTime. `read` has groups
+    that were read before, as `transactions` take them.
     """
 
     def __init__(
@@ -107,9 +105,7 @@ class Ledger:
         *,
         run: Run[Any] = one_by_one,
         chance: Callable[[], float] = random.random,
-        epoch: int = 0,
-        since: Mapping[str, int] | None = None,
-        left_to_lanes: Collection[str] = (),
+        snapshot: RegistrySnapshot = NO_REGISTRY,
         values: ValueCounters | None = None,
         counters: Counters | None = None,
         budget: Budget | None = None,
@@ -121,12 +117,10 @@ class Ledger:
         self._run = run
         self._budget = budget
         self._pace = pace
-        self._epoch = epoch
-        self._since = since or {}
-        self._left_to_lanes = frozenset(left_to_lanes)
-        self.transactions = Transactions(
-            program, store, epoch, values or ValueCounters(), chance, counters or Counters(), read or {}
-        )
+        self._epoch = epoch = snapshot.epoch
+        self._since, self._left_to_lanes = snapshot.since, snapshot.left_to_lanes
+        values, counters = values or ValueCounters(), counters or Counters()
+        self.transactions = Transactions(program, store, epoch, values, chance, counters, read or {})
 
     def commit(self, changes: Sequence[Change], deadline: Deadline, stuck: Collection[str] = ()) -> list[Result]:
         """Commit each change or find it committed. Return what became of them, in order. No source item may occur twice.
@@ -146,7 +140,8 @@ class Ledger:
             while pending:
                 if (rounds := rounds + 1) > _WITHOUT_PAUSE + 1:
                     deadline.pause(rounds - 1)
-                steps = self._steps(list(pending.values()), deadline)
+                alike: dict[tuple[str, str], Step] = {}
+                steps = [self._step(attempt, alike) for attempt in deadline.check_each(list(pending.values()))]
                 now = [step for step in steps if self._affords(step)]
                 if len(now) < len(steps):
                     deferred = pending.keys() - {step.attempt.change.source for step in now}
@@ -193,16 +188,10 @@ class Ledger:
         """Whether one transaction is enough."""
         return step.actions <= MOST_ACTIONS and step.size <= MOST_BYTES
 
-    def _steps(self, attempts: Sequence[Attempt], deadline: Deadline) -> list[Step]:
-        """Return the step that commits each attempt, from the prediction or from the entry as it was found.
-
-        Raises OutOfTime.
-        """
-        alike: dict[tuple[str, str], Step] = {}
-        return [self._step(attempt, alike) for attempt in deadline.check_each(attempts)]
-
     def _step(self, attempt: Attempt, alike: dict[tuple[str, str], Step]) -> Step:
-        """Return the step that commits an attempt. `alike` has those of this round, by contributions before and after."""
+        """Return the step that commits an attempt, from the prediction or the entry as found. `alike` has those of this
+        round, by contributions before and after.
+        """
         change = attempt.change
         before = attempt.held if attempt.known else change.before
         goal = change.after.contributions

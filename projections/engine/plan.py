@@ -49,10 +49,10 @@ class _Checked(list[T]):
         return self._deadline.check_each(super().__iter__())
 
 
-class ListPull(NamedTuple):
-    """Brings a child of several parents up to date, because of records from this sequence number on.
+class Pull(NamedTuple):
+    """Brings a child up to date, because of records from this sequence number on.
 
-    `added` and `removed` are the encoded keys of the parents that they add to its references, or remove from them.
+    `added` and `removed` are the encoded keys of parents that they add to its list of references, or remove from it.
     """
 
     sequence: str
@@ -65,9 +65,9 @@ class Plan:
     """The work that a batch requires.
 
     `changes` has each source item once; `later` has those of records from which on lanes count for more versions. `heals`
-    gives the first sequence number of the records that ask for each target to be healed, `pulls` of those that ask for each
-    child under a rule to be brought up to date, and `pushes` all those of the records that ask for that of each parent's
-    children; `list_pulls` are those of children of several parents. `ignored` counts the records that no rule reads.
+    gives the first sequence number of the records that ask for each target to be healed, `pushes` all those of the records
+    that ask for each parent's children to be brought up to date; `pulls` are those of single children, by rule and child.
+    `ignored` counts the records that no rule reads.
     """
 
     changes: Sequence[Change] = ()
@@ -77,8 +77,7 @@ class Plan:
     indexes: Sequence[IndexWrite] = ()
     releases: Sequence[Release] = ()
     pushes: Mapping[Push, Records] = field(default_factory=dict)
-    pulls: Mapping[tuple[str, ItemKey], str] = field(default_factory=dict)
-    list_pulls: Mapping[tuple[str, ItemKey], ListPull] = field(default_factory=dict)
+    pulls: Mapping[tuple[str, ItemKey], Pull] = field(default_factory=dict)
     rejected: Sequence[Rejected] = ()
     ignored: int = 0
     times: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -103,7 +102,7 @@ class Plan:
         """Whether there is nothing to do."""
         written = (self.changes, self.copies, self.copy_heals, self.heals, self.indexes, self.releases)
         asked = (*written, self.unmarked, self.strays, self.parts, self.later)
-        return not any(asked) and not self.pushes and not self.pulled and not self.rejected
+        return not any(asked) and not self.pushes and not self.pulls and not self.rejected
 
     def without(self, keys: Collection[ItemKey]) -> Plan:
         """Return the plan without the corrections of these items."""
@@ -113,13 +112,7 @@ class Plan:
             heals={target: at for target, at in self.heals.items() if decode_key(target[1]) not in keys},
             indexes=[write for write in self.indexes if write.key not in keys],
             pulls={pull: at for pull, at in self.pulls.items() if pull[1] not in keys},
-            list_pulls={pull: at for pull, at in self.list_pulls.items() if pull[1] not in keys},
         )
-
-    @property
-    def pulled(self) -> list[tuple[str, ItemKey]]:
-        """The rule and the child of each pull."""
-        return [*self.pulls, *self.list_pulls]
 
 
 def plan(
@@ -158,7 +151,7 @@ def plan(
         if record.old is not None:
             # the old image of a record is most often the new image of the one before
             old = known[1] if known and known[0] == record.old else program.recognise(record.key, record.old)
-        new = program.recognise(record.key, record.new) if record.new is not None else None
+        new = program.recognise(record.key, record.new)
         if record.new is not None:
             last[record.key] = (record.new, new)
             if record.old is not None and guards.adds_mark(record.key, record.old, record.new):
@@ -203,11 +196,10 @@ def plan(
     published = not entities.isdisjoint(program.ledger_rules_into)
     pushes = _pushes(program, recognised, reject) if program.embeds_from else {}
     pulls = _pulls(program, guards, recognised, reject) if program.embeds_from else {}
-    list_pulls = _list_pulls(program, guards, recognised) if program.embeds_from else {}
     why: list[tuple[Record, Rule, Healing]] = []
     for record, old, new in everything:
         if copied:
-            of_record = heals_of(program, guards, record.key, old, new, record.sequence)
+            of_record = heals_of(program, guards, record, old, new)
             copy_heals.extend(of_record)
             why += [(record, heal.rule, heal.why) for heal in of_record if heal.why is not None]
         for target, reason in _heals(program, guards, record, old, new) if published else ():
@@ -219,13 +211,13 @@ def plan(
                 releases.append(release)
     indexes = _indexes(program, recognised, reject) if program.item_rules else ()
     corrected: dict[ItemKey, list[Rule]] = {write.key: [program.rules[n] for n in write.rules] for write in indexes}
-    for name, key in (*pulls, *list_pulls):
+    for name, key in pulls:
         corrected.setdefault(key, []).append(program.embeds[name])
     for key in (*(heal.target for heal in copy_heals), *(decode_key(target) for _, target in heals)):
         corrected.setdefault(key, [])
     overwritten = {r.key: r for r, *items in recognised if r.key in corrected and program.overwrites(*items)}
     why += [(record, rule, "values changed") for key, record in overwritten.items() for rule in corrected[key]]
-    made = Plan(changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, list_pulls, rejected, ignored)
+    made = Plan(changes, copies, copy_heals, heals, indexes, releases, pushes, pulls, rejected, ignored)
     made = replace(made, strays=strays, unmarked=unmarked, parts=parts, later=later, times=times)
     return replace(made, rivals=dict(guards.rivals), healing=_reasons(why), overwritten=overwritten)
 
@@ -336,17 +328,9 @@ def _change(
     """Return the change that one record makes."""
     touched = targets_of(before) | targets_of(after.contributions)
     key, _, image, version, sequence, _, _ = record
+    expiries = (expiry,) if expiry is not None and expiry.contributions else ()
     return Change(
-        encode_key(key),
-        version,
-        before,
-        after,
-        None,
-        touched,
-        (sequence,),
-        image is None,
-        (expiry,) if expiry is not None and expiry.contributions else (),
-        by_lanes,
+        encode_key(key), version, before, after, None, touched, (sequence,), image is None, expiries, by_lanes
     )
 
 
@@ -413,9 +397,8 @@ def release_of(program: Program, guards: Guards, record: Record, old: Item | Non
 
 def freed_targets(program: Program, record: Record, old: Item | None, new: Item | None) -> list[Target]:
     """Return the targets that rules may create now, because an item of another kind no longer has their key."""
-    if record.old is None or (
-        record.new is not None and (old is None or (new is not None and new.entity is old.entity))
-    ):
+    has_stayed = old is None or (new is not None and new.entity is old.entity)
+    if record.old is None or (record.new is not None and has_stayed):
         return []
     return [
         (rule.name, encode_key(record.key))
@@ -546,39 +529,32 @@ def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Pu
     }
 
 
-def _pulls(program: Program, guards: Guards, recognised: Recognised, reject: Reject) -> dict[tuple[str, ItemKey], str]:
-    """Return the children that need their parent's attributes. Each record counts: a reference may change back within."""
-    pulls: dict[tuple[str, ItemKey], str] = {}
-    for record, old, new in recognised:
-        if new is None:
-            continue
-        for rule in program.embeds_into.get(new.entity.name, ()):
-            before = old if old is not None and old.entity is new.entity else None
-            problem = reference_of(rule, new)[1]
-            if problem is not None:
-                reject(record, rule.name, problem, reference_of(rule, before)[1] if before is not None else None)
-            if not isinstance(rule, ListEmbedRule) and needs_pull(rule, guards, before, new):
-                pulls.setdefault((rule.name, record.key), record.sequence)
-    return pulls
+def _pulls(program: Program, guards: Guards, recognised: Recognised, reject: Reject) -> dict[tuple[str, ItemKey], Pull]:
+    """Return the children that need attributes of their parents, or whose links change: those of several parents last.
 
-
-def _list_pulls(program: Program, guards: Guards, recognised: Recognised) -> dict[tuple[str, ItemKey], ListPull]:
-    """Return the children that need the attributes of several parents, and those whose links change."""
-    pulls: dict[tuple[str, ItemKey], ListPull] = {}
+    Each record counts, because a reference may change back within.
+    """
+    pulls: dict[tuple[str, ItemKey], Pull] = {}
+    of_lists: dict[tuple[str, ItemKey], Pull] = {}
     for record, old, new in recognised:
         for name in dict.fromkeys(item.entity.name for item in (old, new) if item is not None):
             for rule in program.embeds_into.get(name, ()):
-                if not isinstance(rule, ListEmbedRule):
-                    continue
+                at = rule.name, record.key
                 before = old if old is not None and old.entity is rule.into else None
                 after = new if new is not None and new.entity is rule.into else None
+                problem = reference_of(rule, after)[1] if after is not None else None
+                if problem is not None:
+                    reject(record, rule.name, problem, reference_of(rule, before)[1] if before is not None else None)
+                if not isinstance(rule, ListEmbedRule):
+                    if needs_pull(rule, guards, before, after):
+                        pulls.setdefault(at, Pull(record.sequence))
+                    continue
                 were, are = parents_of(rule, before), parents_of(rule, after)
                 removed = tuple(parent for parent in were if parent not in are)
-                if not removed and needs_pull(rule, guards, before, after) is None:
-                    continue
-                known = pulls.get((rule.name, record.key), ListPull(record.sequence))
-                pulls[rule.name, record.key] = known._replace(
-                    added=tuple(dict.fromkeys((*known.added, *(parent for parent in are if parent not in were)))),
-                    removed=tuple(dict.fromkeys((*known.removed, *removed))),
-                )
-    return pulls
+                if removed or needs_pull(rule, guards, before, after):
+                    known = of_lists.get(at, Pull(record.sequence))
+                    of_lists[at] = known._replace(
+                        added=tuple(dict.fromkeys((*known.added, *(parent for parent in are if parent not in were)))),
+                        removed=tuple(dict.fromkeys((*known.removed, *removed))),
+                    )
+    return pulls | of_lists

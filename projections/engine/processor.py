@@ -190,9 +190,8 @@ class Processor:
         elif is_overtaken(first[0], snapshot):
             report.give_up(records, "a version of a rule with `ledger: lanes` was registered meanwhile")
             return None
-        decoded = decode_all(
-            deadline.check_each(records), lambda record: decode(record, self._tables, program.tables, self._label)
-        )
+        decode_one = partial(decode, tables=self._tables, schemas=program.tables, fixed_label=self._label)
+        decoded = decode_all(deadline.check_each(records), decode_one)
         batch = self._batch(
             program=program,
             snapshot=snapshot,
@@ -247,7 +246,7 @@ class Processor:
         report.saw(made.times)
         report.healing.update(made.healing)
         left = {key for key in made.overwritten if batch.tasks is not None and self._overwrites.exceeds(key)}
-        uncounted = {write.key for write in made.indexes}.union(key for _, key in made.pulled)
+        uncounted = {write.key for write in made.indexes}.union(key for _, key in made.pulls)
         report.counters.add("healed", len(left.union(made.overwritten.keys() & uncounted)))
         for key in left:
             batch.leave_item(made.overwritten[key], self._overwrites)

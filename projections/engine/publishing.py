@@ -42,7 +42,7 @@ from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, read_recent, recent_element
 from projections.engine.registry import REGISTRY, RegistrySnapshot, epoch_of
 from projections.engine.releases import Release, Releaser
-from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, Tries, one_by_one, send_all, slices
+from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, one_by_one, send_all, slices, tries
 from projections.engine.store import AllOf, Equal, Exists, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.keys import decode_key, encode_key, is_range
@@ -93,8 +93,8 @@ class Publisher:
         self._counters = counters or Counters()
         self.lost: set[str] = set()
         """The versions with lanes of which the ledger has lost a group that was published, or a part of it."""
+        self._guards = guards
         self._items = ApplicationItems(program, store, guards)
-        self._writer = TargetWriter(program, store, snapshot, self._items, self._counters)
 
     @cached_property
     def _published(self) -> Mapping[str, LedgerRule]:
@@ -118,13 +118,11 @@ class Publisher:
         try:
             deadline.check()
             self._check_registry(contested)
-            unread = [target for target in known if target not in read]
-            groups = read_groups(self._store, unread, self._snapshot.promotion) if unread else {}
+            unread, promotion = [target for target in known if target not in read], self._snapshot.promotion
+            groups = read_groups(self._store, unread, promotion) if unread else {}
         except Transient as error:
             return dict.fromkeys([*known, *contested], error)
-        groups |= {
-            target: sum_group(self._snapshot.promotion(target[0]), [read[target]]) for target in known if target in read
-        }
+        groups |= {target: sum_group(promotion(target[0]), [read[target]]) for target in known if target in read}
         sharing = {n for n, rule in self._published.items() if shares_calls(rule) and n not in self._contested}
         publications: dict[Target, Publication] = {}
         shared: dict[tuple[ItemKey, str], list[Target]] = {}
@@ -139,7 +137,7 @@ class Publisher:
                     shared.setdefault((publication.key, rule.into.name), []).append(target)
         updates: dict[tuple[Target, ...], Update] = {}
         for part in (part for together in shared.values() for part in slices(together, RULES_PER_WRITE)):
-            update = self._writer.unread([publications[target] for target in part])
+            update = self._unread([publications[target] for target in part])
             if update is not None:
                 updates[tuple(part)] = update
         joint = set(chain.from_iterable(updates))
@@ -221,9 +219,9 @@ class Publisher:
         suffices = rule.name not in self._contested and (
             not rule.claimed or (has_contributions(rule, group, members) and not rule.copies_all)
         )
-        update = self._writer.unread([publication]) if suffices else None
+        update = self._unread([publication]) if suffices else None
         if update is None:
-            item = self._writer.read(key)
+            item = self._read(key)
         elif not rule.creates or group.version != 1:  # at the first version there is no item yet
             try:
                 self._store.write(update)
@@ -231,7 +229,7 @@ class Publisher:
                 item = failed.item
             else:
                 if rule.creates and group.totals.n == 0:
-                    self._writer.delete_empty(publication)
+                    self._delete_empty(publication)
                 return self._counters.add("published")
         return self._publish_read(publication, item)
 
@@ -289,14 +287,12 @@ class Publisher:
     def _publish_read(self, publication: Publication, item: Image | None) -> None:
         """Publish to an item that was read after its group."""
         rule, key, group, _, _ = publication
-        tries = Tries(f"{rule.name}: a target kept changing while it was published")
-        while True:
-            tries.begin()
+        for _ in tries(f"{rule.name}: a target kept changing while it was published"):
             guard = self._items.guard(rule, key, item)
             if guard is not None and self._is_ahead(rule, guard, group):
                 self._compare_again((rule.name, encode_key(key)), guard)
             try:
-                if self._writer.bring(publication, item, heals=False):
+                if self._bring(publication, item, heals=False):
                     self._counters.add("published")
                 return
             except ConditionFailed as failed:
@@ -309,13 +305,11 @@ class Publisher:
     ) -> None:
         """Heal one target. `read` has the item and the group for the first try."""
         key = decode_key(target[1])
-        tries = Tries(f"{rule.name}: the guard of a target kept changing while it was healed", deadline)
-        while True:
-            tries.begin()
+        for _ in tries(f"{rule.name}: the guard of a target kept changing while it was healed", deadline):
             if read:
                 item, group = read.pop()
             else:  # the item with its guard, then the group
-                item = self._writer.read(key)
+                item = self._read(key)
                 group = read_groups(self._store, [target], self._snapshot.promotion)[target]
             if item is None and not rule.creates:
                 return
@@ -325,7 +319,7 @@ class Publisher:
                 return
             members = read_members(self._store, rule, target[1])
             try:
-                if self._writer.bring(Publication(rule, key, group, members, why), item, heals=True):
+                if self._bring(Publication(rule, key, group, members, why), item, heals=True):
                     self._counters.add("healed")
                 return
             except ConditionFailed:
@@ -351,25 +345,13 @@ class Publisher:
                 raise failure
         return bool(published) and ("", source) not in failures
 
+    # Bringing a target to its group
 
-class TargetWriter:
-    """Brings targets to their groups."""
-
-    def __init__(
-        self, program: Program, store: Store, snapshot: RegistrySnapshot, items: ApplicationItems, counters: Counters
-    ) -> None:
-        self._program = program
-        self._store = store
-        self._snapshot = snapshot
-        self._items = items
-        self._guards = items.guards
-        self._counters = counters
-
-    def read(self, key: ItemKey) -> Image | None:
+    def _read(self, key: ItemKey) -> Image | None:
         """Return an item; None too if it is in a table that only another version of the rules has."""
         return self._store.get(key) if key.table in self._program.tables else None
 
-    def unread(self, publications: Sequence[Publication]) -> Update | None:
+    def _unread(self, publications: Sequence[Publication]) -> Update | None:
         """Return the update of an item that was not read, if the guards of all these rules are older.
 
         Return None if the item has to be read.
@@ -387,7 +369,7 @@ class TargetWriter:
             why = why._replace(rules=tuple(each.rule.name for each in publications), records=tuple(records))
         return self._items.change(rule.into, key, wanted, older[0] if len(older) == 1 else AllOf(tuple(older)), why)
 
-    def bring(self, publication: Publication, item: Image | None, *, heals: bool) -> bool:
+    def _bring(self, publication: Publication, item: Image | None, *, heals: bool) -> bool:
         """Bring an item to its group. Return whether anything was written. Raise ConditionFailed, Occupied.
 
         When it `heals`, the item was read before the group, and the version of its guard does not count. Otherwise the item
@@ -407,7 +389,7 @@ class TargetWriter:
         if rule.claimed and not has_contributions(rule, group, members):
             return not published and self._retract_claim(publication, item, guard)
         if published:  # the function that published zeros may have stopped before it deleted the item
-            return rule.creates and group.totals.n == 0 and self.delete_empty(publication)
+            return rule.creates and group.totals.n == 0 and self._delete_empty(publication)
         return self._update(publication, item)
 
     def _may_release(self, rule: LedgerRule, key: ItemKey, group: Group, members: Members, item: Image) -> bool:
@@ -455,7 +437,7 @@ class TargetWriter:
         if differs:
             self._items.write(rule.into, key, wanted, rule, item, why)
         if rule.creates and group.totals.n == 0:
-            self.delete_empty(publication)
+            self._delete_empty(publication)
         return differs
 
     def _of_other_versions(self, publication: Publication, item: Image) -> dict[str, Value | None]:
@@ -479,9 +461,8 @@ class TargetWriter:
         """Remove from an item of another kind what the rule published on it. Raise Occupied if the key is needed."""
         rule, key, group, members, _ = publication
         releaser = Releaser(self._program, self._store, self._items)
-        released = self._may_release(rule, key, group, members, item) and releaser.release(
-            self._release_of(publication, item)
-        )
+        may_release = self._may_release(rule, key, group, members, item)
+        released = may_release and releaser.release(self._release_of(publication, item))
         if rule.creates and has_contributions(rule, group, members):
             raise occupied_error(rule.into)
         return released
@@ -497,14 +478,14 @@ class TargetWriter:
         guards = {name: item[name] for name in held}
         return Release(key, rule.into, guards, values, why.records, after=item, whole=True, rules=why.rules)
 
-    def delete_empty(self, publication: Publication) -> bool:
+    def _delete_empty(self, publication: Publication) -> bool:
         """Delete an item that rules created, if no rule's guard on it records contributions and nothing else is on it.
 
         Return whether it was deleted. The item is read after this rule's zeros were written: of several rules that write
         zeros at once, the last one reads all of them.
         """
         rule, key, _, _, why = publication
-        item = self.read(key) if rule.into.created_by_publishes else None
+        item = self._read(key) if rule.into.created_by_publishes else None
         if item is None:
             return False
         rules = {each.name: each for each in (*self._program.ledger_rules_into.get(rule.into.name, ()), rule)}
@@ -549,9 +530,7 @@ def _attributes_to_remove(owned: Iterable[str], wanted: Mapping[str, Value | Non
 
 
 def unpublished_targets(failures: Mapping[Target, StoreError]) -> set[Target]:
-    """Return the targets that have a pending publish. A key that is occupied has none: the record of that item's removal
-    publishes.
-    """
+    """Return the targets with a pending publish: not occupied keys, which the record of that item's removal publishes."""
     return {target for target, error in failures.items() if not isinstance(error, Occupied)}
 
 
@@ -573,12 +552,9 @@ def pending_entries(store: Store, results: Sequence[Result], deadline: Deadline 
     if not sources:
         return {}
     deadline.check()
-    items = store.get_many([entry_key(source) for source in sources])
-    return {
-        source: Entry.read(item)
-        for source in deadline.check_each(sources)
-        if (item := items.get(entry_key(source))) is not None
-    }
+    keys = {source: entry_key(source) for source in sources}
+    items = store.get_many(list(keys.values()))
+    return {source: Entry.read(items[key]) for source, key in deadline.check_each(keys.items()) if key in items}
 
 
 def forget(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from projections.engine.rejections import Rejected, internal
 from projections.errors import BadInput
-from projections.language.keys import Image, ItemKey, Schema, encode_key
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Image, ItemKey, Schema, encode_key
 
 WHOLE_BATCH = ""
 """In place of a sequence number: the whole batch failed. No record has it, so Lambda delivers all of them again."""
@@ -20,9 +20,6 @@ LATEST = 253_402_300_800
 
 _DEEPEST = 40
 """Levels of nesting. DynamoDB takes 32."""
-
-_LONGEST_KEYS = (2048, 1024)
-"""Bytes of a partition key and of a sort key."""
 
 
 class Record(NamedTuple):
@@ -233,7 +230,7 @@ def _key(change: Mapping[str, Any], schema: Schema, table: str, *images: Image |
     except (KeyError, ValueError, ArithmeticError, TypeError, AttributeError):
         expected = " and ".join(f"{n} ({kind})" for n, kind in (schema.partition, schema.sort or ("", "")) if n)
         raise BadInput(f'the record\'s key is not that of table "{table}" in the rules, which is {expected}') from None
-    for text, most in zip(key[1:], _LONGEST_KEYS, strict=True):
+    for text, most in zip(key[1:], (PARTITION_KEY_BYTES, SORT_KEY_BYTES), strict=True):
         if text is not None and not (0 < len(text) * 4 <= most or 0 < len(text.encode()) <= most):
             raise BadInput(f"a part of the record's key is empty or longer than the {most} bytes that DynamoDB allows")
     return key

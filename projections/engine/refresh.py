@@ -104,9 +104,8 @@ class Refresher:
         self._failures.isolate(items, partial(self._orphans, deadline), _key_of)
 
     def _orphans(self, deadline: Deadline, items: Sequence[Item]) -> None:
-        self._heal_copies(
-            self._failures.attempt("copies", deadline, lambda: self._copies.orphans(items)) or [], deadline
-        )
+        heals = self._failures.attempt("copies", deadline, partial(self._copies.orphans, items))
+        self._heal_copies(heals or [], deadline)
 
     def keys(
         self,
@@ -157,9 +156,7 @@ class Refresher:
                 leaving = release_of(self._program, self.guards, Record(key, old, images[key], "", ""), former, now)
                 if leaving is not None and images[key] not in known[key]:
                     # a value without a guard may be the application's by now
-                    values = {
-                        name: [pair for pair in each if pair[0] is not None] for name, each in leaving.values.items()
-                    }
+                    values = {name: [pair for pair in each if pair[0]] for name, each in leaving.values.items()}
                     leaving = leaving._replace(values=values)
                 if leaving is not None and self._failures.attempt(
                     encode_key(key), deadline, partial(self._releaser.release, leaving)
@@ -210,9 +207,8 @@ class Refresher:
         self._failures.isolate(items, partial(self._refresh_children, deadline, renew), _key_of)
 
     def _refresh_copies(self, deadline: Deadline, items: Sequence[Item]) -> None:
-        for rule, target, error in (
-            self._failures.attempt("copies", deadline, lambda: self._copies.refresh(items, deadline)) or []
-        ):
+        refresh = partial(self._copies.refresh, items, deadline)
+        for rule, target, error in self._failures.attempt("copies", deadline, refresh) or []:
             self._failures.note(rule.name, encode_key(target), error)
 
     def _refresh_children(self, deadline: Deadline, renew: bool, items: Sequence[Item]) -> None:

@@ -36,25 +36,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from string import ascii_lowercase, digits
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from projections.engine.guards import Identity, new_secret
 from projections.engine.ledger_items import LEDGER
-from projections.engine.running import Reload
-from projections.engine.store import (
-    Condition,
-    Equal,
-    Image,
-    ItemKey,
-    Missing,
-    Purpose,
-    Store,
-    Update,
-    Value,
-    Write,
-    all_items,
-)
+from projections.engine.running import MOST_TRIES, Reload
+from projections.engine.store import Condition, Equal, Missing, Purpose, Store, Update, Write, all_items
 from projections.errors import ConditionFailed, Misconfigured, ProjectionsError, TransactionCancelled, Transient
+from projections.language.keys import Image, ItemKey, Value
 from projections.language.program import Program
 from projections.language.rules import AggregateRule, Rule, public_name, version_name
 
@@ -69,8 +58,6 @@ REGISTRY = ItemKey(LEDGER, "R", ".")
 
 _AT_ONCE = 90
 """Documents that one transaction writes with the registry; DynamoDB allows 100 actions."""
-
-_MOST_TRIES = 20
 
 HANDOVER_SECONDS = 3600
 """How long after the end of a fill the records were made that lanes count: the fill has not seen what they say.
@@ -103,8 +90,7 @@ def document_key(version: str) -> ItemKey:
 @lru_cache(maxsize=1024)
 def _parse_document(text: str) -> Mapping[str, Any]:
     """Return a document. Equal texts are one object: the registries of a process read the same ones."""
-    document: Mapping[str, Any] = json.loads(text)
-    return document
+    return cast(Mapping[str, Any], json.loads(text))
 
 
 def new_identity() -> Identity:
@@ -234,13 +220,8 @@ class RegistrySnapshot(NamedTuple):
         following = {rule: int(Decimal(fields.pop("next")["N"])) for rule, fields in rules.items()}
         versions = [Version.read(rule, each, of[each]["M"]) for rule, of in rules.items() for each in of]
         ordered = sorted(versions, key=lambda version: (version.since, version.place, version.number))
-        return cls(
-            epoch_of(item),
-            following,
-            {version.name: version for version in ordered},
-            Identity.read(item),
-            item["prefix"]["S"],
-        )
+        by_name = {version.name: version for version in ordered}
+        return cls(epoch_of(item), following, by_name, Identity.read(item), item["prefix"]["S"])
 
     @property
     def active(self) -> dict[str, Version]:
@@ -328,9 +309,7 @@ class RegistrySnapshot(NamedTuple):
 
     @property
     def contested(self) -> frozenset[str]:
-        """All versions of the rules that have several maintained ones, or one that is not published yet: another one may be
-        published meanwhile.
-        """
+        """All versions of the rules of which another one may be published meanwhile: it is maintained, or filling."""
         numbers, active = Counter(version.rule for version in self.maintained), self.active
         return frozenset(v.name for v in self.versions.values() if numbers[v.rule] > 1 or v.rule not in active)
 
@@ -345,9 +324,12 @@ class RegistrySnapshot(NamedTuple):
         return self._replace(epoch=epoch, versions=versions, next=following)
 
 
+NO_REGISTRY = RegistrySnapshot(0, {}, {})
+
+
 def epoch_of(item: Image) -> int:
     """Return the epoch in the registry's item."""
-    return int(Decimal(item["epoch"]["N"]))
+    return _number(item, "epoch")
 
 
 _Changes: TypeAlias = tuple[list[Version], list[str]]
@@ -355,10 +337,10 @@ _Changes: TypeAlias = tuple[list[Version], list[str]]
 
 
 class Registered(NamedTuple):
-    """The outcome of `register`: the registry, and the versions of the file's rules, by rule."""
+    """The outcome of a change: the registry, and by rule the versions of a file's rules, or those to be counted again."""
 
     snapshot: RegistrySnapshot
-    versions: Mapping[str, Version]
+    versions: Mapping[str, Version] = {}
 
 
 class Registry:
@@ -400,7 +382,7 @@ class Registry:
     def read_or_create(self, item: Image | None = None) -> RegistrySnapshot:
         """Return the registry, and create it from the packaged rules if it does not exist. `item`: as it was just read."""
         numbers: Mapping[str, int] = {}
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             snapshot = self._snapshot(item) if item is not None else self.read()
             if snapshot is not None:
                 return snapshot
@@ -434,11 +416,11 @@ class Registry:
         return program
 
     def current(self, item: Image | None = None) -> tuple[RegistrySnapshot, Program]:
-        """Return the registry, and its compiled versions. `item` is the registry if it was just read.
+        """Return the registry, and its compiled versions. `item` is that of `read_or_create`.
 
         Those that this code cannot read are stale from then on: what it commits has no part of them.
         """
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             snapshot, item = self.read_or_create(item), None
             readable, program = self.readable(snapshot)
             if readable is snapshot:
@@ -461,9 +443,7 @@ class Registry:
             return readable, program
 
     def _unreadable(self, snapshot: RegistrySnapshot) -> list[str]:
-        """Return the versions that this code cannot compile, neither alone nor with those that it can: an `embed` may need
-        an index rule.
-        """
+        """Return the versions that this code cannot compile, alone or with others: an `embed` may need an index rule."""
 
         def compiles(documents: Mapping[str, Mapping[str, Any]]) -> bool:
             try:
@@ -477,16 +457,13 @@ class Registry:
         return [name for name in documents if name not in alone and not compiles({**alone, name: documents[name]})]
 
     def _mark_stale(self, versions: Iterable[str]) -> None:
-        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
-            stale = [self._as(now.versions[name], "stale") for name in versions if name in now.versions]
-            return now.with_versions(self._epoch(now), *stale), {}
+        def change(now: RegistrySnapshot) -> _Changes:
+            return [self._as(now.versions[name], "stale") for name in versions if name in now.versions], []
 
-        self._change(change)
+        self._change_versions(change)
 
     def documents(self, versions: Sequence[Version]) -> dict[str, Mapping[str, Any]]:
-        """Return the documents of versions by name. They never change, so each is read once, and those that the package has
-        are not read. Raises Transient.
-        """
+        """Return the documents of versions by name. Each is read once, unless the package has it. Raises Transient."""
         for version in versions:
             rule = self._packaged.rules.get(version.rule)
             if rule is not None and rule.fingerprint == version.fingerprint:
@@ -525,9 +502,8 @@ class Registry:
         `fates` says what becomes of rules that the file lacks: `remove` their values, or `keep` them. Raises
         Misconfigured if that is not said.
         """
-        return self._change(
-            lambda now: self._after(now, program, {**program.retired, **(fates or {})}, hold=hold), program
-        )
+        known = {**program.retired, **(fates or {})}
+        return self._change(lambda now: self._after(now, program, known, hold=hold), program)
 
     def preview(self, program: Program, fates: Mapping[str, str] | None = None, *, hold: bool = False) -> Registered:
         """Return the registry as `register` would write it. The values of rules whose fate is not said are kept."""
@@ -545,16 +521,13 @@ class Registry:
             filled = [v for v in now.versions.values() if v.name in names and v.state == "filling"]
             ready = [self._as(v, "ready") for v in filled]
             cleaned = [v._replace(lanes=1) for v in now.versions.values() if v.lanes == 2]
-            return cleaned + [
-                v if v.lanes is None else v._replace(lanes=v.changed + HANDOVER_SECONDS) for v in ready
-            ], []
+            ready = [v if v.lanes is None else v._replace(lanes=v.changed + HANDOVER_SECONDS) for v in ready]
+            return cleaned + ready, []
 
         return self._change_versions(change)
 
     def promote(self, versions: Iterable[str]) -> RegistrySnapshot:
-        """Publish these versions from now on, instead of those that are active. Those that are gone, or have a gap, are left
-        out.
-        """
+        """Publish these versions from now on, instead of those that are active, except those that are gone or have a gap."""
         names = set(versions)
 
         def change(now: RegistrySnapshot) -> _Changes:
@@ -593,9 +566,8 @@ class Registry:
         def change(now: RegistrySnapshot) -> _Changes:
             versions = [v for v in now.versions.values() if v.name in names]
             left, gone = self._drop(now, [v for v in versions if v.state in ("filling", "ready", "standby")])
-            return left + [
-                v._replace(lanes=2) for v in now.versions.values() if v.name in cleaned and v.lanes != 2
-            ], gone
+            alone = [v._replace(lanes=2) for v in now.versions.values() if v.name in cleaned and v.lanes != 2]
+            return left + alone, gone
 
         return self._change_versions(change)
 
@@ -603,7 +575,7 @@ class Registry:
         """Register a new version of the same meaning for each of these rules: to be filled, and promoted."""
         names = set(rules)
 
-        def change(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        def change(now: RegistrySnapshot) -> Registered:
             added: dict[str, Version] = {}
             epoch = self._epoch(now)
             doubted = [v._replace(doubted=True) for v in now.active.values() if v.rule in names and v.recorded]
@@ -615,7 +587,7 @@ class Registry:
                 added[active.rule] = filling if filling.lanes is None else filling._replace(lanes=0)
             gone = [v.name for v in now.versions.values() if v.rule in added and v.state in ("filling", "ready")]
             then = now.with_versions(epoch, *doubted, *added.values(), gone=gone)
-            return (then if added else now), added
+            return Registered(then if added else now, added)
 
         return self._change(change)
 
@@ -647,7 +619,7 @@ class Registry:
 
     def overtake(self, reload: Reload) -> None:
         """Raise the epoch above one that the ledger or an item shows, unless the registry has reached it by now."""
-        self._change(lambda now: (self.overtaken(now, reload), {}))
+        self._change(lambda now: Registered(self.overtaken(now, reload)))
 
     def overtaken(self, now: RegistrySnapshot, reload: Reload) -> RegistrySnapshot:
         """Return a registry with an epoch above one that the ledger or an item shows; the same if it has reached it.
@@ -679,9 +651,10 @@ class Registry:
         return self._identify(lambda now: now._replace(secrets=now.secrets[:1]))
 
     def _identify(self, change: Callable[[Identity], Identity]) -> RegistrySnapshot:
-        def identify(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        def identify(now: RegistrySnapshot) -> Registered:
             after = change(now.identity)
-            return (now if after == now.identity else now.with_versions(self._epoch(now))._replace(identity=after)), {}
+            then = now if after == now.identity else now.with_versions(self._epoch(now))._replace(identity=after)
+            return Registered(then)
 
         return self._change(identify).snapshot
 
@@ -701,7 +674,7 @@ class Registry:
         *,
         filled: bool = False,
         hold: bool = False,
-    ) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+    ) -> Registered:
         """Return the registry with the rules of a file, and their versions. `filled`: new ones are active at once."""
         gone = [name for name in now.versions if now.prefix != program.guard_prefix]
         if any(now.versions[name].state != "gone" for name in gone):
@@ -744,9 +717,9 @@ class Registry:
                 changed += self._replaced_versions(now, name)
         self._remove_others(now, program, fates or {}, changed, gone)
         if not changed and not gone:
-            return now, chosen
+            return Registered(now, chosen)
         then = now.with_versions(epoch, *changed, gone=gone)
-        return then._replace(prefix=program.guard_prefix), chosen
+        return Registered(then._replace(prefix=program.guard_prefix), chosen)
 
     def _drop(self, now: RegistrySnapshot, versions: Collection[Version]) -> _Changes:
         """Return which of these versions leave or are gone, and the others. Targets may show a version on standby still:
@@ -768,11 +741,9 @@ class Registry:
         state: State = "filling" if not complete else "ready" if rule.held else "active"
         promoted = epoch if state == "active" else 0
         now = int(self._now())
-        version = Version(
-            rule.name, number, rule.fingerprint, state, rule.recorded, epoch, promoted, now, held=rule.held
-        )
+        new = Version(rule.name, number, rule.fingerprint, state, rule.recorded, epoch, promoted, now, held=rule.held)
         lanes = int(complete) if isinstance(rule, AggregateRule) and rule.lanes else None
-        return version._replace(unfinished=not (filled or rule.recorded), lanes=lanes)
+        return new._replace(unfinished=not (filled or rule.recorded), lanes=lanes)
 
     def _remove_others(
         self, now: RegistrySnapshot, program: Program, fates: Mapping[str, str], changed: list[Version], gone: list[str]
@@ -795,24 +766,20 @@ class Registry:
     def _change_versions(self, change: Callable[[RegistrySnapshot], _Changes]) -> RegistrySnapshot:
         """Put versions in the place of former ones, and remove others. Without any, nothing is written."""
 
-        def replace(now: RegistrySnapshot) -> tuple[RegistrySnapshot, Mapping[str, Version]]:
+        def replace(now: RegistrySnapshot) -> Registered:
             versions, gone = change(now)
-            return (now.with_versions(self._epoch(now), *versions, gone=gone) if versions or gone else now), {}
+            return Registered(now.with_versions(self._epoch(now), *versions, gone=gone) if versions or gone else now)
 
         return self._change(replace).snapshot
 
-    def _change(
-        self,
-        change: Callable[[RegistrySnapshot], tuple[RegistrySnapshot, Mapping[str, Version]]],
-        program: Program | None = None,
-    ) -> Registered:
-        for _ in range(_MOST_TRIES):
+    def _change(self, change: Callable[[RegistrySnapshot], Registered], program: Program | None = None) -> Registered:
+        for _ in range(MOST_TRIES):
             now = self.read_or_create()
-            then, versions = change(now)
+            then, _ = changed = change(now)
             if then is now:
-                return Registered(now, versions)
+                return changed
             if self._put(then, Equal(("epoch",), {"N": str(now.epoch)}), self._new_texts(now, then, program)):
-                return Registered(then, versions)
+                return changed
         raise Transient("the registry keeps changing")
 
     def _new_texts(self, now: RegistrySnapshot, then: RegistrySnapshot, program: Program | None) -> dict[str, str]:
@@ -835,18 +802,11 @@ class Registry:
         Documents are never deleted: by them, numbers are not used again where the registry is lost.
         """
         new = condition if isinstance(condition, Missing) else None
-        documents: list[Write] = [
-            Update(
-                document_key(name),
-                set={"document": {"S": text}},
-                condition=new,
-                purpose=Purpose("registry", (public_name(name),)),
-            )
-            for name, text in texts.items()
-        ]
-        rules: dict[str, dict[str, Value]] = {
-            rule: {"next": {"N": str(number)}} for rule, number in snapshot.next.items()
-        }
+        documents: list[Write] = []
+        for name, text in texts.items():
+            why = Purpose("registry", (public_name(name),))
+            documents.append(Update(document_key(name), {"document": {"S": text}}, condition=new, purpose=why))
+        rules: dict[str, dict[str, Value]] = {rule: {"next": {"N": str(n)}} for rule, n in snapshot.next.items()}
         for version in snapshot.versions.values():
             rules[version.rule][str(version.number)] = version.wire()
         values: dict[str, Value] = {

@@ -47,10 +47,7 @@ _LIMITS = (
 )
 """Words in a refusal, and the limit that they report."""
 
-_ENTRY = (
-    "the item's contribution, in its ledger entry,",
-    'let "each" give fewer elements, or shorten the target\'s key',
-)
+_ENTRY = "the item's contribution, in its ledger entry,", 'let "each" give fewer elements, or shorten the target\'s key'
 _TARGET = "the target", 'let the rule write fewer or shorter attributes, or lower its "limit"'
 
 
@@ -197,11 +194,8 @@ def distinct(rejected: Iterable[Rejected]) -> list[Rejected]:
     """
     merged: dict[Rejected, Rejected] = {}
     for each in rejected:
-        same = (
-            replace(each, sequence=None, triggered_by=())
-            if each.target is not None and each.key == each.target
-            else each
-        )
+        of_target = each.target is not None and each.key == each.target
+        same = replace(each, sequence=None, triggered_by=()) if of_target else each
         known = merged.get(same)
         if known is None:
             merged[same] = each

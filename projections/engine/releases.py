@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems
-from projections.engine.running import Tries
+from projections.engine.running import tries
 from projections.engine.store import Image, ItemKey, Purpose, Records, Store, Value
 from projections.errors import BadInput, ConditionFailed
 from projections.language.entity import Entity
@@ -76,18 +76,17 @@ class Releaser:
     def release(self, release: Release) -> bool:
         """Remove from an item what rules set on it. Return whether anything was removed. Raise Transient."""
         why = Purpose("release", release.rules, "", release.sequences)
-        tries = Tries("an item kept changing while the attributes that rules set on it were removed")
-        while True:
-            tries.begin()
+        for _ in tries("an item kept changing while the attributes that rules set on it were removed"):
             image = self._store.get(release.key)
             if image is None or self._is_restored(release, image):
-                return False
+                break
             names = self._removable(release, image)
             if not names:
-                return False
+                break
             with suppress(ConditionFailed):
                 self._items.remove(release.key, names, image, (release.entity,), (), why)
                 return True
+        return False
 
     def _is_restored(self, release: Release, image: Image) -> bool:
         """Whether the item is of the entity again, or a rule that created it restores what it lacks of the entity."""
@@ -143,8 +142,7 @@ class Releaser:
         if rule is None or not by:
             return {}
         source = decode_key(by)
-        image = self._store.get(source)
-        item = self._program.recognise(source, image) if image is not None else None
+        item = self._program.recognise(source, self._store.get(source))
         try:
             copy = rule.copies(item).get(release.key, {}) if item is not None and item.entity is rule.source else {}
         except BadInput:

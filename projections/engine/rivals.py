@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from projections.engine.guards import as_read
 from projections.engine.ledger_items import LEDGER
+from projections.engine.running import MOST_TRIES
 from projections.engine.store import AllOf, Delete, Equal, Image, ItemKey, Purpose, Store, Update, all_items
 from projections.errors import ConditionFailed
 
@@ -44,7 +45,6 @@ _NOTED = 60.0
 
 _KEPT = 7 * 86400
 _PREFIX = "rival|"
-_MOST_TRIES = 20
 
 
 class Rival(NamedTuple):
@@ -92,7 +92,7 @@ def left_to(store: Store, counts: Mapping[tuple[str, bool], int], now: float) ->
 def _may_heal(store: Store, ledger: str, replaced: int, others: int, now: float) -> bool:
     key = _key(ledger)
     item = store.get(key)
-    for _ in range(_MOST_TRIES):
+    for _ in range(MOST_TRIES):
         known = Rival.read(item) if item is not None else None
         if known is None or known.is_quiet(now):
             if not replaced:

@@ -135,20 +135,12 @@ UNLIMITED = Deadline(lambda: math.inf)
 """For work without a time limit."""
 
 
-class Tries:
-    """The tries of work that fails as long as others keep changing what it read. `reason` names that in the error."""
-
-    def __init__(self, reason: str, deadline: Deadline = UNLIMITED) -> None:
-        self._reason = reason
-        self._deadline = deadline
-        self._left = MOST_TRIES
-
-    def begin(self) -> None:
-        """Begin another try. Raise Transient if there were enough, or no time is left."""
-        if not self._left:
-            raise Transient(self._reason)
-        self._left -= 1
-        self._deadline.check()
+def tries(reason: str, deadline: Deadline = UNLIMITED) -> Iterator[None]:
+    """Yield for each try of work that others keep making fail by changing what it read. Raise Transient after enough."""
+    for _ in range(MOST_TRIES):
+        deadline.check()
+        yield
+    raise Transient(reason)
 
 
 class Pacer:

@@ -32,7 +32,7 @@ from projections.engine.indexes import IndexWrite, write_index
 from projections.engine.lanes import NO_LANES, Handover, LaneCounter, Parts, Split
 from projections.engine.ledger import Ledger
 from projections.engine.ledger_items import Entry, Target
-from projections.engine.plan import ListPull, Plan
+from projections.engine.plan import Plan, Pull
 from projections.engine.publishing import Publisher, forget, pending_entries, unpublished_targets
 from projections.engine.records import WHOLE_BATCH, Record, sequence_of
 from projections.engine.registry import RegistrySnapshot, Version
@@ -253,9 +253,8 @@ class Batch:
         """Counts by the lane of the batch's shard; None without versions that lanes count."""
         if self.split.lane is None:
             return None
-        return LaneCounter(
-            self.program, self.store, self.split.lane, run=self.run, clock=self.clock, counters=self.report.counters
-        )
+        lane, counters = self.split.lane, self.report.counters
+        return LaneCounter(self.program, self.store, lane, run=self.run, clock=self.clock, counters=counters)
 
     def note_gaps(self, versions: Iterable[str], reason: str) -> None:
         """Record that something of versions was not counted, which lanes cannot count later. Raises Transient."""
@@ -283,9 +282,7 @@ class Batch:
             self.store,
             run=self.run,
             chance=self.deadline.chance,
-            epoch=self.snapshot.epoch,
-            since=self.snapshot.since,
-            left_to_lanes=self.snapshot.left_to_lanes,
+            snapshot=self.snapshot,
             values=self.values,
             counters=self.report.counters,
             budget=self.budget if self.tasks is not None else None,
@@ -407,9 +404,7 @@ class Batch:
     def publish(
         self, results: Sequence[Result], counted: Mapping[Target, tuple[Sequence[str], Image | None]]
     ) -> Published | None:
-        """Publish the targets of results and of what lanes counted, in parts: the time is checked between two. None if
-        entries could not be read.
-        """
+        """Publish the targets of results and of what lanes counted, while there is time. None if entries cannot be read."""
         try:
             pending: dict[str, Entry] = {}
             for part in slices(results, PART):
@@ -425,9 +420,8 @@ class Batch:
         records = _records(results, pending)
         for target, (sequences, _) in counted.items():
             records.setdefault(target, []).extend(sequences)
-        groups = self.ledger.transactions.groups | {
-            target: group for target, (_, group) in counted.items() if group is not None
-        }
+        of_lanes = {target: group for target, (_, group) in counted.items() if group is not None}
+        groups = self.ledger.transactions.groups | of_lanes
         for targets in slices(records, PART):
             if self.deadline.over:
                 break
@@ -483,7 +477,7 @@ class Batch:
         yield partial(self.run, pieces)
         yield partial(self.run, [partial(self._heal_copy, heal) for heal in _distinct(plan.copy_heals)])
         yield partial(self._heal, plan.heals)
-        if plan.pushes or plan.pulls or plan.list_pulls:
+        if plan.pushes or plan.pulls:
             yield partial(self._embed, plan)
 
     def _release(self, release: Release) -> None:
@@ -501,8 +495,7 @@ class Batch:
             versions = [version for version in self.snapshot.of(rule) if version.state in _NOT_PUBLISHED]
             versions = [version for version in versions if version.state != "standby" or not version.held]
             past = [Past(name, document, self.program) for name, document in self.documents(versions).items()]
-            if image is not None:
-                clear(past, {key: image}, self.program, self.store, self.guards)
+            clear(past, key, image, self.program, self.store, self.guards)
 
         self.attempt(apply, sequence, rule, encode_key(key))
 
@@ -559,8 +552,10 @@ class Batch:
         )
         waiting: list[tuple[Push, Records]] = []
         self.run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
-        self.run([partial(self._pull, embedder, *pull, first) for pull, first in plan.pulls.items()])
-        self.run([partial(self._pull_list, embedder, *pull, of) for pull, of in plan.list_pulls.items()])
+        lists = {name for name, rule in self.program.embeds.items() if isinstance(rule, ListEmbedRule)}
+        for several in (False, True):  # children of several parents last
+            pulls = [(at, pull) for at, pull in plan.pulls.items() if (at[0] in lists) is several]
+            self.run([partial(self._pull, embedder, *at, pull) for at, pull in pulls])
         if waiting:  # without a queue the second pass over an index is made here, after a wait for the index
             if self.deadline.left <= SETTLE_SECONDS:  # next time the first pass has little left to do
                 for push, records in waiting:
@@ -595,17 +590,13 @@ class Batch:
             return None
         return following
 
-    def _pull(self, embedder: Embedder, name: str, key: ItemKey, first: str) -> None:
-        work = partial(embedder.pull, self.program.embeds[name], key, self.deadline, (first,))
-        self.attempt(work, first, name, encode_key(key))
-
-    def _pull_list(self, embedder: Embedder, name: str, key: ItemKey, of: ListPull) -> None:
-        rule = self.program.embeds[name]
-        assert isinstance(rule, ListEmbedRule)
-        work = partial(
-            embedder.lists.pull, rule, key, self.deadline, (of.sequence,), added=of.added, removed=of.removed
-        )
-        self.attempt(work, of.sequence, name, encode_key(key))
+    def _pull(self, embedder: Embedder, name: str, key: ItemKey, pull: Pull) -> None:
+        rule, records = self.program.embeds[name], (pull.sequence,)
+        work = partial(embedder.pull, rule, key, self.deadline, records)
+        if isinstance(rule, ListEmbedRule):
+            links = {"added": pull.added, "removed": pull.removed}
+            work = partial(embedder.lists.pull, rule, key, self.deadline, records, **links)
+        self.attempt(work, pull.sequence, name, encode_key(key))
 
 
 def _records(results: Sequence[Result], pending: Mapping[str, Entry]) -> dict[Target, list[str]]:

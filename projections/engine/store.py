@@ -12,38 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, dataclass_transform
 
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, Transient
-from projections.language.keys import Image, ItemKey, Schema, Value, key_text
-
-__all__ = [
-    "Above",
-    "AllOf",
-    "AnyOf",
-    "Below",
-    "Condition",
-    "Delete",
-    "Equal",
-    "Exists",
-    "Image",
-    "ItemKey",
-    "Missing",
-    "NotEqual",
-    "Page",
-    "Path",
-    "Purpose",
-    "Records",
-    "Role",
-    "Schema",
-    "Store",
-    "Update",
-    "Value",
-    "WrappedStore",
-    "Write",
-    "all_items",
-    "answer_to",
-    "key_text",
-    "rounds",
-]
-
+from projections.language.keys import Image as Image
+from projections.language.keys import ItemKey as ItemKey
+from projections.language.keys import Schema as Schema
+from projections.language.keys import Value as Value
 
 T = TypeVar("T")
 

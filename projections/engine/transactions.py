@@ -35,19 +35,16 @@ from projections.engine.store import (
     Condition,
     Delete,
     Equal,
-    Image,
-    ItemKey,
     Missing,
     Purpose,
     Store,
     Update,
-    Value,
     Write,
 )
 from projections.engine.value_counters import ValueCounter, ValueCounters, slot_of
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.language.contribution import NOTHING, Contributions, canonical_text, without
-from projections.language.keys import is_range
+from projections.language.keys import Image, ItemKey, Value, is_range
 from projections.language.program import Program
 from projections.language.rules import public_name
 from projections.language.values import decode_order, number_text
@@ -221,10 +218,7 @@ class Transaction:
         self.size = 0
 
     def take(self, step: Step, most_actions: int) -> bool:
-        """Add a step if there is room. The first always has room.
-
-        Groups and counters that are in already cost no further action.
-        """
+        """Add a step if there is room, as for the first there is. Shared groups and counters cost no further action."""
         shared = len(self.groups.intersection(step.pieces))
         if step.counted:
             shared += len(self.counted.intersection(step.counted))
@@ -520,12 +514,8 @@ def _entry_condition(step: Step, epoch: int) -> Condition:
     if attempt.known:
         if attempt.entry is None:
             return _ABSENT
-        return AllOf(
-            (
-                Equal(("revision",), {"N": str(attempt.entry.revision)}),
-                Equal(("version",), {"S": attempt.entry.version}),
-            )
-        )
+        version = Equal(("version",), {"S": attempt.entry.version})
+        return AllOf((Equal(("revision",), {"N": str(attempt.entry.revision)}), version))
     older = AllOf((Below(("version",), {"S": attempt.change.version}), Below(("epoch",), {"N": str(epoch + 1)})))
     if not step.before:
         return AnyOf((_ABSENT, AllOf((older, _NOTHING_BEFORE, _NOTHING_PENDING))))

@@ -42,20 +42,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 
 from projections.engine.ledger_items import COUNT, Target, member_key
-from projections.engine.store import (
-    Above,
-    Condition,
-    Delete,
-    Equal,
-    Image,
-    ItemKey,
-    Missing,
-    Purpose,
-    Update,
-    Value,
-    Write,
-)
-from projections.language.values import decode_order
+from projections.engine.store import Above, Condition, Delete, Equal, ItemKey, Missing, Purpose, Update, Write
+from projections.language.values import Image, Value, decode_order
 
 _MOST_KNOWN = 20_000
 """Value counters that a process remembers. Forgetting one costs a transaction."""

@@ -202,16 +202,16 @@ class Program:
         """Return the name of the attribute that holds a rule's guard."""
         return self.guard_prefix + public_name(rule)
 
-    def recognise(self, key: ItemKey, image: Image) -> Item | None:
-        """Return the item with its entity; None if it belongs to no entity, or only to `alternates`."""
-        return _recognise(self._recognisers.get(key.table, ()), key, image)
+    def recognise(self, key: ItemKey, image: Image | None) -> Item | None:
+        """Return the item with its entity; None if there is none, or if it belongs to none, or only to `alternates`."""
+        return _recognise(self._recognisers.get(key.table, ()), key, image) if image is not None else None
 
-    def recognise_as(self, entity: Entity, key: ItemKey, image: Image) -> Item | None:
-        """Return the item with this entity; None if it belongs to another one."""
-        if entity.name in self.alternates:
-            return _recognise([self.alternates[entity.name]], key, image) if entity.table == key.table else None
-        item = self.recognise(key, image)
-        return item if item is not None and item.entity is entity else None
+    def recognise_as(self, entity: Entity, key: ItemKey, image: Image | None) -> Item | None:
+        """Return the item with this entity; None if there is none, or if it belongs to another one."""
+        if image is None or entity.name not in self.alternates:
+            item = self.recognise(key, image)
+            return item if item is not None and item.entity is entity else None
+        return _recognise([self.alternates[entity.name]], key, image) if entity.table == key.table else None
 
     @cached_property
     def alternates(self) -> Mapping[str, tuple[Entity, Sequence[Match]]]:
@@ -232,7 +232,7 @@ class Program:
 
     def evaluate(self, key: ItemKey, image: Image | None) -> Evaluated:
         """Return the contributions of an item under all versions, whichever entity each of them takes it for."""
-        evaluated = self.contributions(self.recognise(key, image) if image is not None else None)
+        evaluated = self.contributions(self.recognise(key, image))
         for item in self.alternative_items(key, image):
             more = self.contributions(item)
             evaluated = Evaluated(

@@ -110,7 +110,7 @@ class Functions:
         self._worker = WorkerHandler(
             program,
             store,
-            send=tasks,
+            tasks=tasks,
             quarantine=quarantine,
             pacer=pacer,
             run=run,

@@ -25,7 +25,7 @@ from typing import Any
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import Registry
-from projections.engine.running import Run, one_by_one
+from projections.engine.running import Run, one_by_one, slices
 from projections.engine.store import Condition, Equal, Image, ItemKey, Missing, Purpose, Store, Update
 from projections.errors import ConditionFailed, Transient
 from projections.language.program import Program
@@ -110,9 +110,7 @@ class _Place:
     @classmethod
     def read(cls, text: str) -> _Place:
         fields = json.loads(text)
-        suspects = [
-            _Candidate(**{**suspect, "look": Observation(*suspect["look"])}) for suspect in fields.pop("suspects")
-        ]
+        suspects = [_Candidate(**{**each, "look": Observation(*each["look"])}) for each in fields.pop("suspects")]
         return cls(**fields, suspects=suspects)
 
 
@@ -167,11 +165,8 @@ class AuditHandler:
         """Record that this run checked nothing, in addition to the last result. `status` shows that the schedule works."""
         now = self.now().isoformat(timespec="seconds")
         item = self.store.get(AUDIT)
-        last = (
-            json.loads(item["audit"]["S"])
-            if item and "audit" in item
-            else {"time": now, "items": 0, "drift": 0, "whole": None}
-        )
+        never = {"time": now, "items": 0, "drift": 0, "whole": None}
+        last = json.loads(item["audit"]["S"]) if item and "audit" in item else never
         report = {**last, "skipped": {"time": now, "reason": reason}}
         self.store.write(Update(AUDIT, set={"audit": {"S": json.dumps(report)}}, purpose=_WHY))
         return Audited(0, (), {"audited": 0}, reason)
@@ -243,9 +238,8 @@ class _Round:
         while self._left() > handler.patience and len(self._new) < _MOST_NEW and self._read < handler.items:
             table = self.tables[place.table]
             limit = min(handler.page, handler.items - self._read)
-            page = handler.store.scan(
-                table, segment=place.segment, segments=place.segments, limit=limit, after=place.after
-            )
+            read = partial(handler.store.scan, table, segment=place.segment, segments=place.segments)
+            page = read(limit=limit, after=place.after)
             self._page(table, page.items)
             self._read += len(page.items)
             place.after = page.after
@@ -273,9 +267,7 @@ class _Round:
     def _page(self, table: str, images: Sequence[Image]) -> None:
         known = {suspect.subject for suspect in (*self._place.suspects, *self._new)}
         subjects = of_ledger(self._scope, images) if table == LEDGER else of_items(self._scope, table, images)
-        fresh = [
-            _Candidate(text, Observation("", "", "")) for subject in subjects if (text := subject.text()) not in known
-        ]
+        fresh = [_Candidate(text, Observation("", "", "")) for each in subjects if (text := each.text()) not in known]
         for suspect, finding in self._examine(fresh):
             if finding.drifts:
                 self._new.append(_Candidate(suspect.subject, judge(None, finding)[1]))
@@ -284,11 +276,8 @@ class _Round:
             self._place.items += len(images)
 
     def _examine(self, suspects: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, Finding]]:
-        """Yield candidates with their findings, whose states are as short as they are kept.
-
-        Raises Transient, before the first.
-        """
-        batches = [suspects[start : start + _AT_ONCE] for start in range(0, len(suspects), _AT_ONCE)]
+        """Yield candidates with their findings, with short states. Raises Transient, before the first."""
+        batches = list(slices(suspects, _AT_ONCE))
         calls = [partial(self._examiner.examine, [Subject.read(each.subject) for each in part]) for part in batches]
         for batch, findings in zip(batches, self._handler.run(calls), strict=True):
             for suspect in batch:

@@ -19,26 +19,14 @@ from projections.engine.guards import Guards, Identity
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.running import slices
-from projections.engine.store import (
-    Delete,
-    Image,
-    ItemKey,
-    Page,
-    Role,
-    Store,
-    Update,
-    Value,
-    WrappedStore,
-    Write,
-    answer_to,
-)
+from projections.engine.store import Delete, Page, Role, Store, Update, WrappedStore, Write, answer_to
 from projections.errors import ConditionFailed, StoreError
-from projections.language.keys import decode_key, encode_key
+from projections.language.keys import Image, ItemKey, Value, decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import public_name
-from projections.language.values import plain, same
+from projections.language.values import item_size, plain, same
 from projections.stores.condition_expressions import holds
-from projections.stores.limits import TRANSACTIONAL, cost_of, item_size, read_units, write_units
+from projections.stores.limits import TRANSACTIONAL, cost_of, read_units, write_units
 
 if TYPE_CHECKING:
     from projections.operations.verify.drift import Drift

@@ -31,13 +31,10 @@ from projections.engine.records import is_expiry, is_sequence, is_value, stream_
 from projections.engine.rejections import sequence_order
 from projections.engine.store import Image, ItemKey
 from projections.errors import BadInput, InvalidRequest, StoreError
-from projections.language.keys import Schema, decode_key
+from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES, Schema, decode_key
 from projections.operations import tasks
 from projections.operations.quarantine import HELD_SECONDS, MessageQueue, complaint
 from projections.operations.tasks import Task
-
-_LIMITS = (2048, 1024)
-"""Bytes of a partition key and of a sort key."""
 
 _MESSAGES = 100
 """Messages taken at a time: as many as the items that are refreshed together."""
@@ -213,7 +210,8 @@ class Reader:
             raise BadInput(f'it is about table "{key.table}", which the rules do not have. Check --rules')
         if (key.sort is None) != (schema.sort is None):
             raise BadInput(f'it names {key[1:]}, which is not a key of table "{key.table}" in the rules')
-        for text, attribute, most in zip(key[1:], (schema.partition, schema.sort), _LIMITS, strict=True):
+        limits = (schema.partition, PARTITION_KEY_BYTES), (schema.sort, SORT_KEY_BYTES)
+        for text, (attribute, most) in zip(key[1:], limits, strict=True):
             if attribute is None or text is None:
                 continue
             try:

@@ -106,12 +106,8 @@ def rules(
     """Compare the versions in the registry, which functions work with, with the rules of a file."""
     apply = command("apply RULES", stack)
     if snapshot is None:
-        yield Finding(
-            "rules",
-            LOOK,
-            "the ledger has no rules: no function has used it yet",
-            "Deploy, and write an item; or name the right table with --ledger.",
-        )
+        todo = "Deploy, and write an item; or name the right table with --ledger."
+        yield Finding("rules", LOOK, "the ledger has no rules: no function has used it yet", todo)
         return
     numbers = Counter(version.state for version in snapshot.versions.values())
     counted = ", ".join(f"{number} {state}" for state, number in sorted(numbers.items())) or "no rules"
@@ -125,9 +121,8 @@ def rules(
             _of_lanes(version, now, apply if version.name in cleaned else ""),
         ):
             if says:
-                yield Finding(
-                    f"rule {version.name}", level, f"{version.state}: {says}{_about(program, version.rule)}", todo
-                )
+                says = f"{version.state}: {says}{_about(program, version.rule)}"
+                yield Finding(f"rule {version.name}", level, says, todo)
 
 
 def _of_version(version: Version, now: datetime, apply: str, stack: str | None) -> tuple[str, str, str]:
@@ -233,13 +228,7 @@ def read_notes(store: Store, run: Run) -> Noted:
     return Noted(done, counts, items, tuple(rejected)[:MOST_EXAMPLES])
 
 
-def backfill(
-    run: Run | None,
-    notes: Noted | None,
-    now: datetime,
-    *,
-    stack: str | None = None,
-) -> Finding:
+def backfill(run: Run | None, notes: Noted | None, now: datetime, *, stack: str | None = None) -> Finding:
     """Judge the newest backfill by its notes."""
     if run is None or notes is None:
         return Finding("backfill", FINE, "none so far; needed only for items that existed before the rules")
@@ -406,9 +395,8 @@ def no_entity(records: float, ignored: float, examples: Sequence[str] = (), *, s
     subject = "no entity"
     if not ignored:
         says = f"{records:,.0f} records in the last 24 hours, each of an entity"
-        return Finding(
-            subject, FINE, says if records else "CloudWatch reports no records in the last 24 hours", value=0
-        )
+        says = says if records else "CloudWatch reports no records in the last 24 hours"
+        return Finding(subject, FINE, says, value=0)
     says = f"{ignored:,.0f} of {records:,.0f} records in the last 24 hours were of no entity, so no rule used them"
     says += "".join(f"; {'for example ' if not number else ''}{text}" for number, text in enumerate(examples))
     why = command("explain --item KEY", stack)
@@ -438,9 +426,8 @@ def queue(subject: str, number: int, kind: str, what: str, todo: str = "", *, mo
     if not number:
         return Finding(subject, FINE, "empty", value=0)
     kinds = kind if number == 1 else f"{kind}es" if kind.endswith("ch") else f"{kind}s"
-    return Finding(
-        subject, ACT if todo else FINE, f"{number:,}{' or more' if most else ''} {kinds} {what}", todo, number
-    )
+    says = f"{number:,}{' or more' if most else ''} {kinds} {what}"
+    return Finding(subject, ACT if todo else FINE, says, todo, number)
 
 
 def audit(

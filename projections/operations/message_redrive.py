@@ -31,7 +31,7 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
 from projections.operations.failed_messages import FailedMessage
 from projections.operations.quarantine import complaint
-from projections.operations.tasks import BackfillTask, Task
+from projections.operations.tasks import BackfillTask, Task, TaskSender
 
 _AT_ONCE = 100
 """Items refreshed together: as many as one request can read."""
@@ -45,12 +45,6 @@ _DISCARDED = "records that Lambda had discarded were redriven, which lanes canno
 
 _SECONDS = 120.0
 """How long throttled requests are retried for the items refreshed together, and for each page of a push."""
-
-
-class TaskSender(Protocol):
-    """The task queue: `operations.tasks.Tasks`."""
-
-    def send(self, tasks: Sequence[tuple[Task, float]]) -> None: ...
 
 
 @dataclass(slots=True)

@@ -106,11 +106,9 @@ class Redaction:
         with suppress(StoreError):
             self._secret = self._secret or read_secret(self._store)
             if self._secret is None:
-                made = {"secret": {"S": secrets.token_hex(32)}}
+                made, absent = {"secret": {"S": secrets.token_hex(32)}}, Missing(("secret",))
                 with suppress(ConditionFailed):  # another function was faster
-                    self._store.write(
-                        Update(SECRET, set=made, condition=Missing(("secret",)), purpose=Purpose("secret"))
-                    )
+                    self._store.write(Update(SECRET, set=made, condition=absent, purpose=Purpose("secret")))
                 self._secret = read_secret(self._store)
         return self._secret
 
@@ -147,9 +145,7 @@ class Redaction:
 
     @cached_property
     def _may_stay(self) -> re.Pattern[str]:
-        """Return a pattern of texts that may stay: phrases of messages, and whole words of messages, rules and tables.
-        The longest come first.
-        """
+        """Return a pattern of texts that may stay, longest first: phrases, and words of messages, rules and tables."""
         phrases, names = set[str](), set(_OPERATIONS)
         for constant in _constants():
             for piece in re.split(r"\{[^{}]*\}", constant):
@@ -181,19 +177,11 @@ class Redaction:
 
     def redact_audit(self, audited: Audited) -> Audited:
         """Return the outcome of an audit as it may be logged: drift by kind, rule, attribute and keys."""
-        return replace(
-            audited,
-            drifts=tuple(
-                replace(
-                    drift,
-                    target=self.key(drift.target),
-                    source=self.key(drift.source) if drift.source else drift.source,
-                    actual=None,
-                    expected=None,
-                )
-                for drift in audited.drifts
-            ),
-        )
+        drifts = []
+        for drift in audited.drifts:
+            target, source = self.key(drift.target), self.key(drift.source) if drift.source else drift.source
+            drifts.append(replace(drift, target=target, source=source, actual=None, expected=None))
+        return replace(audited, drifts=tuple(drifts))
 
     def error(self, error: Exception) -> Exception:
         """Return an error as Lambda may log it, with its traceback and without the errors that caused it."""
@@ -257,10 +245,7 @@ def _texts(value: object) -> Iterator[str]:
 def _constants() -> Iterator[str]:
     """Yield the strings in the code of all loaded modules of this package, with the parts of its messages."""
     for name, module in list(sys.modules.items()):
-        if (
-            name.partition(".")[0] in ("projections", "handlers")
-            and (spec := getattr(module, "__spec__", None)) is not None
-        ):
+        if name.partition(".")[0] in ("projections", "handlers") and (spec := getattr(module, "__spec__", None)):
             code = spec.loader.get_code(name) if hasattr(spec.loader, "get_code") else None
             yield from _strings(code)
 

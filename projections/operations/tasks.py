@@ -55,6 +55,12 @@ class DelayedSender(Protocol):
     def send(self, bodies: Sequence[str], delays: Sequence[float]) -> None: ...
 
 
+class TaskSender(Protocol):
+    """The task queue: `Tasks`."""
+
+    def send(self, tasks: Sequence[tuple[Task, float]]) -> None: ...
+
+
 class Tasks:
     """Sends tasks to the task queue. If it raises, the sender has to repeat its work.
 

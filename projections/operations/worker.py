@@ -10,7 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from projections.engine.budget import Refresh
 from projections.engine.copier import Copier
 from projections.engine.copies import units_of
-from projections.engine.embeds import CHILDREN_PER_PAGE, SETTLE_SECONDS, Embedder, Push
+from projections.engine.embed_lists import CHILDREN_PER_PAGE
+from projections.engine.embeds import SETTLE_SECONDS, Embedder, Push
 from projections.engine.guards import Guards
 from projections.engine.records import WHOLE_BATCH
 from projections.engine.registry import Registry, RegistrySnapshot
@@ -61,6 +62,7 @@ def redact(redaction: Redaction, work: Work) -> Work:
     return replace(work, failed=failed, rejected=tuple(map(redaction.redact_rejected, work.rejected)))
 
 
+@dataclass(eq=False)
 class WorkerHandler:
     """Processes events of the task queue; returns the messages that SQS has to deliver again.
 
@@ -68,39 +70,31 @@ class WorkerHandler:
     with the outcome of each event. `run` runs the requests of a page.
     """
 
-    def __init__(
-        self,
-        packaged: Program,
-        store: Store,
-        *,
-        send: Tasks,
-        quarantine: Callable[[Sequence[Rejected]], None],
-        pacer: Pacer,
-        dismissed: Callable[[Sequence[Rejected]], Sequence[Rejected]] = lambda rejected: (),
-        observe: Callable[[Work], None] | None = None,
-        run: Run[list[StoreError | None]] = one_by_one,
-        sleep: Callable[[float], None] = time.sleep,
-        chance: Callable[[], float] = random.random,
-        children_per_page: int = CHILDREN_PER_PAGE,
-        items_per_page: int | None = None,
-        filled: bool = True,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._packaged = packaged
-        self._store = store
-        self._tasks = send
-        self._quarantine = quarantine
-        self._dismissed = dismissed
-        self._pacer = pacer
-        self._observe = observe
-        self._run = run
-        self._sleep = sleep
-        self._chance = chance
-        self._children_per_page = children_per_page
-        self._items_per_page = items_per_page
-        self._registry = Registry(packaged, store, filled=filled, now=lambda: now().timestamp())
-        self._now = now
-        self._rejected: list[Rejected] = []
+    packaged: Program
+    store: Store
+    _: KW_ONLY
+    tasks: Tasks
+    quarantine: Callable[[Sequence[Rejected]], None]
+    pacer: Pacer
+    dismissed: Callable[[Sequence[Rejected]], Sequence[Rejected]] = lambda rejected: ()
+    observe: Callable[[Work], None] | None = None
+    run: Run[list[StoreError | None]] = one_by_one
+    sleep: Callable[[float], None] = time.sleep
+    chance: Callable[[], float] = random.random
+    children_per_page: int = CHILDREN_PER_PAGE
+    items_per_page: int | None = None
+    filled: bool = True
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    rejected: list[Rejected] = field(default_factory=list, init=False)
+    """Those of the present invocation."""
+
+    def clock(self) -> float:
+        """Return the seconds since 1970."""
+        return self.now().timestamp()
+
+    @cached_property
+    def registry(self) -> Registry:
+        return Registry(self.packaged, self.store, filled=self.filled, now=self.clock)
 
     @cached_property
     def _backfill(self) -> Backfill:
@@ -108,38 +102,38 @@ class WorkerHandler:
         from projections.operations.backfill.pages import PAGE
 
         return Backfill(
-            self._packaged,
-            self._store,
-            now=self._now,
-            run=self._run,
-            page=self._items_per_page or PAGE,
-            pace=self._pacer,
-            quarantine=self._reject,
-            dismissed=self._dismissed,
-            chance=self._chance,
+            self.packaged,
+            self.store,
+            now=self.now,
+            run=self.run,
+            page=self.items_per_page or PAGE,
+            pace=self.pacer,
+            quarantine=self.reject,
+            dismissed=self.dismissed,
+            chance=self.chance,
         )
 
-    def _backfill_page(self, task: BackfillTask, deadline: Deadline) -> BackfillTask | None:
+    def backfill_page(self, task: BackfillTask, deadline: Deadline) -> BackfillTask | None:
         from projections.operations.backfill.runner import do_task
 
-        return do_task(self._backfill, task, deadline, self._tasks)
+        return do_task(self._backfill, task, deadline, self.tasks)
 
-    def _reject(self, rejected: Sequence[Rejected]) -> None:
+    def reject(self, rejected: Sequence[Rejected]) -> None:
         """Quarantine children, and add them to the outcome of this invocation."""
-        self._quarantine(rejected)
-        self._rejected += rejected
+        self.quarantine(rejected)
+        self.rejected += rejected
 
     def handle(self, event: Any, remaining: Callable[[], float]) -> dict[str, Any]:
         """Process one event. `remaining` gives the seconds left. Raises Misconfigured, but never because of a message."""
-        deadline = Deadline(remaining, margin=MARGIN_SECONDS, sleep=self._sleep, chance=self._chance)
-        self._pacer.within(lambda: deadline.left)
-        self._rejected = []
+        deadline = Deadline(remaining, margin=MARGIN_SECONDS, sleep=self.sleep, chance=self.chance)
+        self.pacer.within(lambda: deadline.left)
+        self.rejected = []
         work = _Invocation(self, deadline)
         work.receive(event)
         if work.admit():
             work.do()
-        if self._observe:
-            self._observe(work.outcome())
+        if self.observe:
+            self.observe(work.outcome())
         return {"batchItemFailures": [{"itemIdentifier": message} for message in work.failed]}
 
 
@@ -177,7 +171,7 @@ class _Invocation:
         if not self._waiting:
             return False
         try:
-            self._snapshot, self._program = self._handler._registry.current()
+            self._snapshot, self._program = self._handler.registry.current()
         except Misconfigured:
             raise
         except StoreError as error:
@@ -187,19 +181,19 @@ class _Invocation:
         self._guards = Guards(self._program, self._snapshot.identity, self._snapshot.promotions)
         self._embedder = Embedder(
             self._program,
-            self._handler._store,
+            self._handler.store,
             self._guards,
-            pace=self._handler._pacer,
+            pace=self._handler.pacer,
             counters=self._counters,
-            children_per_page=self._handler._children_per_page,
-            run=self._handler._run,
+            children_per_page=self._handler.children_per_page,
+            run=self._handler.run,
         )
         return True
 
     def _read_again(self, task: _Task, reload: Reload) -> bool:
         """Read the registry again, and do a task anew. Return False if it cannot be read."""
         try:
-            self._handler._registry.overtake(reload)
+            self._handler.registry.overtake(reload)
         except Transient as error:
             self._again(task, error)
             return True
@@ -247,7 +241,7 @@ class _Invocation:
     def _page(self, task: Task) -> Task | None:
         """Do one page, and return the next one. A next page that has to wait is sent at once."""
         if isinstance(task, BackfillTask):
-            following = self._handler._backfill_page(task, self._deadline)
+            following = self._handler.backfill_page(task, self._deadline)
             self._counts["pages"] += 1
             return following
         if isinstance(task, Refresh):
@@ -275,13 +269,13 @@ class _Invocation:
         handler, written = self._handler, self._counters.counts["copies"]
 
         def pace(copy: Image) -> None:
-            handler._pacer(units_of(copy))
+            handler.pacer(units_of(copy))
 
-        copier = Copier(self._program, handler._store, self._guards, self._counters, pace)
+        copier = Copier(self._program, handler.store, self._guards, self._counters, pace)
         try:
             copier.write_left(task.rule, task.source, task.version, self._deadline)
         except InvalidRequest as error:
-            handler._reject([rejected_by(error, task.rule, task.source)])
+            handler.reject([rejected_by(error, task.rule, task.source)])
         except OutOfTime:
             if self._counters.counts["copies"] == written:
                 raise
@@ -294,13 +288,13 @@ class _Invocation:
         handler, key = self._handler, decode_key(task.source)
         refresher = Refresher(
             self._program,
-            handler._store,
+            handler.store,
             self._snapshot,
-            run=handler._run,
-            clock=lambda: handler._now().timestamp(),
-            chance=handler._chance,
+            run=handler.run,
+            clock=handler.clock,
+            chance=handler.chance,
             counters=self._counters,
-            commit_pace=handler._pacer,
+            commit_pace=handler.pacer,
         )
         removed, deferred = {key} if task.gone else set(), {key: task.version}
         if task.version:
@@ -308,7 +302,7 @@ class _Invocation:
         else:  # overwritten again and again: in every role
             refresher.keys([key], self._deadline)
         if refresher.rejected:
-            handler._reject(list(refresher.rejected))
+            handler.reject(list(refresher.rejected))
         if refresher.failed:
             raise Transient("; ".join(refresher.failed.values()))
         return True
@@ -317,10 +311,10 @@ class _Invocation:
         next_page, hopeless = self._embedder.push_page(push, self._deadline)
         if hopeless:
             rejected = [of_child(push.rule, push.parent, key, reason) for key, reason in hopeless]
-            self._handler._reject(rejected)
+            self._handler.reject(rejected)
         following = self._embedder.following(push, next_page)
         if following is not None and following[1]:
-            self._handler._tasks(following[0], SETTLE_SECONDS)
+            self._handler.tasks(following[0], SETTLE_SECONDS)
         self._counts["pages"] += 1
         self._counts["pushes"] += following is None
         return None if following is None or following[1] else following[0]
@@ -362,7 +356,7 @@ class _Invocation:
                 )
         pending = [task for task in pending if task.hop < tasks.MOST_HOPS]
         try:
-            self._handler._tasks.send([(task.work, seconds) for task in pending], [task.hop + 1 for task in pending])
+            self._handler.tasks.send([(task.work, seconds) for task in pending], [task.hop + 1 for task in pending])
         except Misconfigured:
             raise
         except StoreError as error:
@@ -370,7 +364,7 @@ class _Invocation:
                 self.failed[task.message] = f"the rest of the task could not be sent: {error}"
 
     def outcome(self) -> Work:
-        rejected = tuple(self._handler._rejected)
+        rejected = tuple(self._handler.rejected)
         internal = sum(record.fault == INTERNAL for record in rejected)
         embedded = self._counters.counts["embedded"]
         counts = {**self._counts, "embedded": embedded, "rejected": len(rejected), "internal": internal}

@@ -21,14 +21,12 @@ from projections.engine.store import (
     Condition,
     Equal,
     Exists,
-    Image,
     Missing,
     NotEqual,
     Path,
     Update,
-    Value,
 )
-from projections.language.values import same
+from projections.language.values import Image, Value, same
 
 ORDERED = frozenset("SNB")
 """The types that have an order; DynamoDB refuses `<` on others."""

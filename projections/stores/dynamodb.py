@@ -20,25 +20,12 @@ from botocore.exceptions import (
 )
 
 from projections.engine.running import slices
-from projections.engine.store import (
-    AllOf,
-    AnyOf,
-    Below,
-    Exists,
-    Image,
-    ItemKey,
-    Missing,
-    Page,
-    Schema,
-    Update,
-    Value,
-    Write,
-    rounds,
-)
+from projections.engine.store import AllOf, AnyOf, Below, Exists, Missing, Page, Update, Write, rounds
 from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, StoreError, Transient
+from projections.language.keys import Image, ItemKey, Schema, Value
 from projections.stores.condition_expressions import holds
 from projections.stores.refusals import of_statement, throttling, translate
-from projections.stores.requests import BATCH_BYTES, BATCH_STATEMENTS, Requests, require_items
+from projections.stores.requests import BATCH_BYTES, BATCH_STATEMENTS, Requests, key_attributes, require_items
 from projections.stores.wire import BODY, boto_value, from_boto, send_raw_bodies, take_raw_items, to_boto
 
 if TYPE_CHECKING:
@@ -140,11 +127,10 @@ class DynamoDBStore:
 
     def get_many(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         """Return the items that exist."""
-        unique = list(dict.fromkeys(keys))
         images: dict[ItemKey, Image] = {}
-        for start in range(0, len(unique), _KEYS_PER_REQUEST):
+        for part in slices(dict.fromkeys(keys), _KEYS_PER_REQUEST):
             request: dict[str, Any] = {}
-            for key in unique[start : start + _KEYS_PER_REQUEST]:
+            for key in part:
                 name = self._requests.name(key.table)
                 request.setdefault(name, {"ConsistentRead": True, "Keys": []})["Keys"].append(self._requests.key(key))
             for name, item in self._batches(request):
@@ -156,18 +142,15 @@ class DynamoDBStore:
     def get_together(self, keys: Sequence[ItemKey]) -> dict[ItemKey, Image]:
         """Return the items that exist, all as they are at one moment. At most 100 keys. Raises TransactionCancelled."""
         unique = list(dict.fromkeys(keys))
-        gets = [
-            {"Get": {"TableName": self._requests.name(key.table), "Key": self._requests.key(key)}} for key in unique
-        ]
+        name, wire = self._requests.name, self._requests.key
+        gets = [{"Get": {"TableName": name(key.table), "Key": wire(key)}} for key in unique]
         tables = ", ".join(sorted({self._requests.name(key.table) for key in unique}))
         answer = self._call("TransactGetItems", tables, TransactItems=gets)
         items = zip(unique, answer["Responses"], strict=True)
         return {key: from_boto(response["Item"]) for key, response in items if response.get("Item")}
 
     def _batches(self, request: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the items of one batch. Keys that DynamoDB leaves unprocessed (throttled, or over 16 MB) are requested
-        again.
-        """
+        """Yield the items of a batch. Keys that DynamoDB leaves unprocessed (throttled, over 16 MB) are requested again."""
         attempt = 0
         while True:
             answer = self._call("BatchGetItem", RequestItems=request)
@@ -197,7 +180,7 @@ class DynamoDBStore:
         attributes: Sequence[str] | None = None,
         after: Any = None,
     ) -> Page:
-        partition, sort = self._requests.key_attributes(table, index)
+        partition, sort = key_attributes(table, self.schema(table), index)
         if len(values) != len(partition):
             raise InvalidRequest(f"the partition key is {partition}, its values were {list(values)}")
         names = {f"#k{number}": name for number, (name, _) in enumerate(partition)}
@@ -353,9 +336,8 @@ class DynamoDBStore:
         for place in statements:
             self._wrote(writes[place], 1)
         try:
-            answers = self._statements_answers(
-                list(statements.values()), {writes[place].key.table for place in statements}
-            )
+            tables = {writes[place].key.table for place in statements}
+            answers = self._statements_answers(list(statements.values()), tables)
         except Transient as error:
             return dict.fromkeys(statements, error)
         return dict(zip(statements, answers, strict=True))
@@ -392,21 +374,17 @@ class DynamoDBStore:
         if len(batch) > 1 and self._supports_statements(next(iter(tables))):
             for place in batch:
                 self._wrote(writes[place], 1)
-            errors = self._statements_answer(list(batch.values()), tables)
+            received = self._statements_answers(list(batch.values()), tables)
         else:
-            errors = [InvalidRequest("not sent as a statement")] * len(batch)
+            received = [InvalidRequest("not sent as a statement")] * len(batch)
         refused = []
-        for place, answer in zip(batch, errors, strict=True):
+        for place, answer in zip(batch, received, strict=True):
             if isinstance(answer, InvalidRequest):
                 refused.append(place)
             else:
-                answers[place] = answer
+                answers[place] = answer if isinstance(answer, StoreError) else None
         for place in refused:  # Transient ends the loop: botocore has retried for seconds by then
             answers[place] = self._answer(writes[place])
-
-    def _statements_answer(self, statements: Sequence[bytes], tables: Collection[str]) -> list[StoreError | None]:
-        answers = self._statements_answers(statements, tables)
-        return [answer if isinstance(answer, StoreError) else None for answer in answers]
 
     def _statements_answers(
         self, statements: Sequence[bytes], tables: Collection[str]
@@ -460,7 +438,7 @@ class DynamoDBStore:
         condition = AllOf((Exists((schema.partition[0],)), guard))
         statement = self._requests.statement_json(Update(key, {"~": {"NULL": True}}, condition=condition))
         assert statement is not None
-        (answer,) = self._statements_answer([statement], [table])
+        (answer,) = self._statements_answers([statement], [table])
         if isinstance(answer, Transient):
             raise answer
         return isinstance(answer, ConditionFailed)

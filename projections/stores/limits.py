@@ -25,33 +25,6 @@ from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.values import attribute_size, item_size, number_text, size
 from projections.stores.condition_expressions import ORDERED, expressions, operands, paths
 
-__all__ = [
-    "HALF",
-    "ITEM_BYTES",
-    "PAGE_BYTES",
-    "TRANSACTIONAL",
-    "TRANSACTION_ACTIONS",
-    "TRANSACTION_BYTES",
-    "ActionRefused",
-    "Checked",
-    "Units",
-    "add",
-    "attribute_size",
-    "check_write",
-    "checked_key",
-    "checked_name",
-    "checked_value",
-    "cost_of",
-    "discard",
-    "item_size",
-    "key_image",
-    "key_sizes",
-    "read_units",
-    "size",
-    "write_units",
-]
-
-
 ITEM_BYTES = 400 * 1024
 PAGE_BYTES = 1024 * 1024
 TRANSACTION_ACTIONS = 100
@@ -349,16 +322,12 @@ class Units:
 
 
 def write_units(size: int) -> int:
-    """Return the units of a write of an item of `size` bytes: 1 for each KB begun. Deleting an item that does not exist
-    costs 1.
-    """
+    """Return the units of a write of an item of `size` bytes: 1 for each KB begun, and 1 if there is no item to delete."""
     return max(1, -(-size // WRITE_UNIT_BYTES))
 
 
 def read_units(size: int, *, consistent: bool = True) -> float:
-    """Return the units of a read: 1 for each 4 KB begun, half as much if eventually consistent. Reading a missing item costs
-    1.
-    """
+    """Return the units of a read: 1 for each 4 KB begun, and for a missing item; half as much if eventually consistent."""
     units = max(1, -(-size // READ_UNIT_BYTES))
     return float(units) if consistent else units / 2
 
@@ -393,9 +362,7 @@ def _entry(index: str, image: Image | None, schema: Schema) -> _Entry | None:
 
 
 def _index(before: _Entry | None, after: _Entry | None) -> int:
-    """Return the units of an index entry: an entry that is added or removed costs one write, one whose key changes costs
-    both.
-    """
+    """Return the units of an index entry: to add or remove it costs one write, to change its key both."""
     sizes = [write_units(item_size(entry.image)) for entry in (before, after) if entry is not None]
     if before is None or after is None or before.key != after.key:
         return sum(sizes)

@@ -16,18 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
-from projections.engine.store import (
-    Condition,
-    Delete,
-    Image,
-    ItemKey,
-    Page,
-    Schema,
-    Update,
-    Value,
-    Write,
-    answer_to,
-)
+from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Update, Value, Write, answer_to
 from projections.errors import (
     ConditionFailed,
     InvalidRequest,
@@ -36,7 +25,7 @@ from projections.errors import (
     StoreError,
     TransactionCancelled,
 )
-from projections.language.values import number_text
+from projections.language.values import attribute_size, item_size, number_text, size
 from projections.stores.condition_expressions import comparable, holds
 from projections.stores.limits import (
     HALF,
@@ -47,18 +36,15 @@ from projections.stores.limits import (
     ActionRefused,
     Checked,
     add,
-    attribute_size,
     check_write,
     checked_key,
     checked_name,
     checked_value,
     discard,
-    item_size,
     key_image,
     key_sizes,
-    size,
 )
-from projections.stores.requests import require_items
+from projections.stores.requests import Attributes, key_attributes, require_items
 
 Record: TypeAlias = dict[str, Any]
 """Return a stream record in the form in which Lambda passes it to a function."""
@@ -116,33 +102,13 @@ class MemoryStore:
         with self._lock:
             return self.get_many(keys)
 
-    def query(
-        self,
-        table: str,
-        values: Sequence[Value],
-        *,
-        index: str | None = None,
-        prefix: str | None = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        attributes: Sequence[str] | None = None,
-        after: Any = None,
-    ) -> Page:
+    def query(self, table: str, values: Sequence[Value], **options: Any) -> Page:
         with self._lock:
-            return self._table(table).query(values, index, prefix, reverse, limit, attributes, after)
+            return self._table(table).query(values, **options)
 
-    def scan(
-        self,
-        table: str,
-        *,
-        segment: int = 0,
-        segments: int = 1,
-        limit: int | None = None,
-        attributes: Sequence[str] | None = None,
-        after: Any = None,
-    ) -> Page:
+    def scan(self, table: str, **options: Any) -> Page:
         with self._lock:
-            return self._table(table).scan(segment, segments, limit, attributes, after)
+            return self._table(table).scan(**options)
 
     def write(self, write: Write) -> Image | None:
         with self._lock:
@@ -316,9 +282,6 @@ def _record(schema: Schema, change: _Change) -> Record:
     return {**record, "userIdentity": dict(_TTL_IDENTITY)} if change.by_ttl else record
 
 
-_Attributes: TypeAlias = tuple[tuple[str, str], ...]
-"""Names and types of key attributes."""
-
 _Place: TypeAlias = tuple[Any, ...]
 """The position of an item within a partition: its comparable sort values; in an index, followed by its key in the table."""
 
@@ -447,14 +410,15 @@ class _Table:
     def query(
         self,
         values: Sequence[Value],
-        index: str | None,
-        prefix: str | None,
-        reverse: bool,
-        limit: int | None,
-        attributes: Sequence[str] | None,
-        after: Any,
+        *,
+        index: str | None = None,
+        prefix: str | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        attributes: Sequence[str] | None = None,
+        after: Any = None,
     ) -> Page:
-        partition, sort = self._key_attributes(index)
+        partition, sort = key_attributes(self.name, self.schema, index)
         texts = _partition_texts(partition, values)
         if prefix and (not sort or sort[0][1] != "S"):
             raise InvalidRequest("begins_with needs a sort key that is a string")
@@ -488,13 +452,6 @@ class _Table:
                 f"Global secondary index {index} does not project [{', '.join(lacking)}]"
             )
 
-    def _key_attributes(self, index: str | None) -> tuple[_Attributes, _Attributes]:
-        if index is None:
-            return (self.schema.partition,), () if self.schema.sort is None else (self.schema.sort,)
-        if index not in self.schema.indexes:
-            raise Misconfigured(f"the table {self.name!r} has no index {index!r}; it has {', '.join(self.indexes)}")
-        return self.schema.indexes[index]
-
     def _cursor(self, index: str | None, after: Image) -> Any:
         """Return the position of the last item of the previous page, which may be deleted by now."""
         key = self.schema.key(self.name, after)
@@ -506,16 +463,20 @@ class _Table:
         return indexed[1]
 
     def scan(
-        self, segment: int, segments: int, limit: int | None, attributes: Sequence[str] | None, after: Any
+        self,
+        *,
+        segment: int = 0,
+        segments: int = 1,
+        limit: int | None = None,
+        attributes: Sequence[str] | None = None,
+        after: Any = None,
     ) -> Page:
         if not 0 <= segment < segments:
             raise InvalidRequest(f"segment {segment} of {segments}: a segment must be less than the number of segments")
         if self._in_order is None:
             self._in_order = sorted(self.partitions)
-        keys = self._from(
-            self._in_order, segment, segments, None if after is None else self.schema.key(self.name, after)
-        )
-        return self._page(keys, limit, attributes)
+        start = None if after is None else self.schema.key(self.name, after)
+        return self._page(self._from(self._in_order, segment, segments, start), limit, attributes)
 
     def _from(self, partitions: list[str], segment: int, segments: int, after: ItemKey | None) -> Iterator[ItemKey]:
         start = 0 if after is None else bisect_left(partitions, after.partition)
@@ -577,7 +538,7 @@ def _bounds(places: list[Any], prefix: str | None, text: Callable[[Any], str]) -
     return bisect_left(places, prefix, key=beginning), bisect_right(places, prefix, key=beginning)
 
 
-def _partition_texts(partition: Sequence[tuple[str, str]], values: Sequence[Value]) -> tuple[str, ...]:
+def _partition_texts(partition: Attributes, values: Sequence[Value]) -> tuple[str, ...]:
     if len(values) != len(partition) or any(
         kind not in value for (_, kind), value in zip(partition, values, strict=False)
     ):

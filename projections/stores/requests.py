@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
-from projections.engine.store import (
-    Above,
-    AllOf,
-    AnyOf,
-    Below,
-    Condition,
-    Equal,
-    Exists,
-    Image,
-    ItemKey,
-    NotEqual,
-    Schema,
-    Update,
-    Value,
-    Write,
-)
+from projections.engine.store import Above, AllOf, AnyOf, Below, Condition, Equal, Exists, NotEqual, Update, Write
 from projections.errors import Misconfigured
+from projections.language.keys import Image, ItemKey, Schema, Value
 from projections.stores.condition_expressions import Expressions, Shape, express, projection, take_apart
 from projections.stores.wire import JSON, QUOTED, boto_value, to_boto, value_json
 
@@ -42,6 +28,19 @@ def require_items(schema: Schema, update: Update) -> None:
         raise ValueError(
             f"the update of {update.key} does not require that its item exists; add Exists(({name!r},)) to its condition"
         )
+
+
+Attributes: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and types of key attributes."""
+
+
+def key_attributes(table: str, schema: Schema, index: str | None) -> tuple[Attributes, Attributes]:
+    """Return the attributes of partition key and sort key of a table, or of an index of it."""
+    if index is None:
+        return (schema.partition,), () if schema.sort is None else (schema.sort,)
+    if index not in schema.indexes:
+        raise Misconfigured(f"the table {table!r} has no index {index!r}; it has {', '.join(schema.indexes)}")
+    return schema.indexes[index]
 
 
 def _requires(condition: Condition | None, term: Exists) -> bool:
@@ -131,14 +130,6 @@ class Requests:
 
     def key(self, key: ItemKey) -> dict[str, Any]:
         return to_boto(self.schema(key.table).wire(key))
-
-    def key_attributes(self, table: str, index: str | None) -> tuple[Sequence[tuple[str, str]], ...]:
-        schema = self.schema(table)
-        if index is None:
-            return (schema.partition,), () if schema.sort is None else (schema.sort,)
-        if index not in schema.indexes:
-            raise Misconfigured(f"the table {table!r} has no index {index!r}; it has {', '.join(schema.indexes)}")
-        return schema.indexes[index]
 
     def projection(self, table: str, attributes: Sequence[str] | None) -> dict[str, Any]:
         """Return the projection of a read; without attributes that of the key, because DynamoDB must project something."""

@@ -20,7 +20,7 @@ from emulators import ROOT
 from sam_cli import AWS, Sam
 
 from projections.aws.live_tables import create_table
-from projections.engine.embeds import CHILDREN_PER_PAGE
+from projections.engine.embed_lists import CHILDREN_PER_PAGE
 from projections.language.loader import load
 from projections.language.program import Program
 from projections.operations.redaction import key_hash

@@ -106,7 +106,7 @@ def emitted() -> Mapping[str, tuple[str, ...]]:
         "audit": [],
     }
     WorkerHandler(
-        program, store, send=lambda *task: None, quarantine=lambda rejected: None, pacer=Pacer(500),
+        program, store, tasks=lambda *task: None, quarantine=lambda rejected: None, pacer=Pacer(500),
         observe=lambda work: found["worker"].append(work.counts),
     ).handle({"Records": []}, lambda: 60.0)  # fmt: skip
     AuditHandler(

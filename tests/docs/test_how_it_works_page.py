@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from guide import DOCS, ROOT, blocks, examples, headings
 
-from projections.engine import embeds, ledger, publishing, records
+from projections.engine import embed_lists, embeds, ledger, publishing, records
 from projections.engine.store import Image
 from projections.language.loader import loads
 from projections.language.program import Program
@@ -130,8 +130,8 @@ def test_the_mutants_it_names_are_those_that_are_caught() -> None:
     [
         ("which is {} actions in one request", ledger.MOST_ACTIONS),
         ("the second time after {} seconds", int(embeds.SETTLE_SECONDS)),
-        ("query the children, {} a page", embeds.CHILDREN_PER_PAGE),
-        ("update children, {} a request", embeds._AT_ONCE),
+        ("query the children, {} a page", embed_lists.CHILDREN_PER_PAGE),
+        ("update children, {} a request", embed_lists._AT_ONCE),
         ("remains as a tombstone for {} days", publishing.TOMBSTONE_SECONDS // 86400),
         ("padded to {} digits", len(records.version_of("", "1")) - 1),
     ],

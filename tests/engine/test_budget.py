@@ -96,7 +96,7 @@ class Scene:
             worker = WorkerHandler(
                 self.world.program,
                 self.world.store,
-                send=Tasks(lambda: self.queue),
+                tasks=Tasks(lambda: self.queue),
                 quarantine=self.rejected.extend,
                 pacer=Pacer(per_second, clock=self.clock, sleep=self.sleep),
                 sleep=self.sleep,

@@ -598,7 +598,7 @@ def test_what_is_overwritten_without_end_is_corrected_later(key: ItemKey, name: 
     ((task, seconds),) = sent
     assert seconds == WAIT
     send = Tasks(lambda: None)  # type: ignore[arg-type, return-value]
-    worker = WorkerHandler(w.program, w.store, send=send, quarantine=w.rejected.extend, pacer=Pacer(1e6))
+    worker = WorkerHandler(w.program, w.store, tasks=send, quarantine=w.rejected.extend, pacer=Pacer(1e6))
     worker.handle({"Records": [{"messageId": "1", "body": write(task)}]}, lambda: 900.0)
     assert image(w, key)[name] == right
     now[0] += QUIET

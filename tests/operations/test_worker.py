@@ -91,7 +91,7 @@ class Scene:
 
     def worker(self, **settings: Any) -> WorkerHandler:
         given: dict[str, Any] = {
-            "send": self.tasks,
+            "tasks": self.tasks,
             "quarantine": self.quarantined.extend,
             "pacer": Pacer(1000, clock=self.clock, sleep=self.clock.sleep),
             "observe": self.seen.append,

@@ -278,7 +278,7 @@ def spent(rehearsal: Rehearsal) -> dict[str, Sum]:
     costs: dict[str, Sum] = {}
     for batch in rehearsal.batches:
         readers = {a.write.key: purpose_of(a.write).rules for request in batch.requests for a in request.actions}
-        readers |= {child: (rule,) for rule, child in batch.plan.pulled}
+        readers |= {child: (rule,) for rule, child in batch.plan.pulls}
         for request in batch.requests:
             if batch.round and [read.key for read in request.reads] == [REGISTRY]:
                 continue  # records of our own writes come in one batch with further events
@@ -304,7 +304,7 @@ def _asking(read: Read, readers: Mapping[ItemKey, tuple[str, ...]], batch: Batch
         return (public_name(rest.partition("|")[0]),) if kind in ("M", "L") else ()
     if read.key.table == LEDGER:
         return (public_name(read.key.partition.split("|")[1]),) if read.key.partition[:2] in ("G|", "F|", "L|") else ()
-    looking = {rule: None for rule, _ in batch.plan.pulled} | {push.rule: None for push in batch.plan.pushes}
+    looking = {rule: None for rule, _ in batch.plan.pulls} | {push.rule: None for push in batch.plan.pushes}
     return tuple(rule for rule in looking if program.rules[rule].source.at(read.key)) or readers.get(read.key, ())
 
 

@@ -59,7 +59,7 @@ def item_explanation(program: Program, store: Store, key: ItemKey) -> ItemExplan
     }
     images = once.get_many([key, entry_key(text), *fences])
     image = images.get(key)
-    item = program.recognise(key, image) if image is not None else None
+    item = program.recognise(key, image)
     scope = Scope(program, snapshot)
     read = Readings(program, packaged, cast(Store, once), scope, key, image, item)
     targets = [(rule.name, text) for rule in read.onto]
@@ -236,7 +236,7 @@ def _from_source(read: Readings, rule: CopyRule) -> Derived:
         return report
     (source,) = guard.sources
     image = read.store.get(source)
-    item = read.program.recognise(source, image) if image is not None else None
+    item = read.program.recognise(source, image)
     problem = "its source was deleted: the removal of the copy is pending, or failed"
     if image is not None:
         why = "it is an item of another kind"
@@ -261,7 +261,7 @@ def _from_parent(read: Readings, rule: EmbedRule) -> Derived:
     by = encode_key(parent)
     image, fence = read.store.get(parent), read.store.get(fence_key(rule.name, by))
     known = fence["version"]["S"] if fence is not None else ""
-    item = read.program.recognise(parent, image) if image is not None else None
+    item = read.program.recognise(parent, image)
     note = _nothing_given(read, rule, parent, image, item)
     try:
         if not note and item is not None and not rule.belongs(read.item, rule.matched_by(item)):
@@ -291,7 +291,7 @@ def _from_parents(read: Readings, rule: ListEmbedRule, report: Derived) -> Deriv
             notes.append(f'"{reference.text}" in {rule.references_name} cannot be the key of {an(rule.source.name)}')
             continue
         image = read.store.get(reference.key)
-        parent = read.program.recognise(reference.key, image) if image is not None else None
+        parent = read.program.recognise(reference.key, image)
         attributes = rule.given(read.item, reference, parent)
         sources.append((encode_key(reference.key), "its parent" if attributes is not None else "not a parent"))
         if attributes is None:

@@ -76,7 +76,7 @@ def effects_of(program: Program, made: Plan) -> Iterator[Effect]:
         yield Effect("index" if indexed.kind == "index" else "compute", indexed.rules, key_text, key_text, values)
     for push in made.pushes:
         yield Effect("push", (push.rule,), None, push.parent)
-    for rule, key in made.pulled:
+    for rule, key in made.pulls:
         yield Effect("pull", (rule,), encode_key(key), None)
     for rule, target in made.heals:
         if program.rules[rule].held or not program.rules[rule].writes_items:
@@ -197,8 +197,8 @@ def record_report(program: Program, decoded: Decoded) -> RecordReport:
     record = decoded.record
     if record is None:
         return RecordReport(None, decoded.raw, flaw=decoded.flaw)
-    old = program.recognise(record.key, record.old) if record.old is not None else None
-    new = program.recognise(record.key, record.new) if record.new is not None else None
+    old = program.recognise(record.key, record.old)
+    new = program.recognise(record.key, record.new)
     rules = tuple(_rules(program, record, old, new))
     item = new or old
     if item is None:
@@ -298,7 +298,7 @@ def _refresh_reason(
     if isinstance(rule, LedgerRule) and (before or after):
         why = target_healing(guards, rule, record.key, *images)
     elif isinstance(rule, CopyRule):
-        heals = heals_of(program, guards, record.key, old, new, "")
+        heals = heals_of(program, guards, record, old, new)
         why = next((heal.why for heal in heals if heal.rule is rule), None)
     if why is not None:
         return _words(why, program, rule, before, after)

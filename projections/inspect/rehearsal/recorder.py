@@ -11,7 +11,8 @@ from projections.engine.store import Image, ItemKey, Page, Purpose, Update, Valu
 from projections.errors import ConditionFailed, InvalidRequest, StoreError, TransactionCancelled
 from projections.language.keys import encode_key
 from projections.language.rules import public_name
-from projections.stores.limits import TRANSACTIONAL, Units, cost_of, item_size, read_units
+from projections.language.values import item_size
+from projections.stores.limits import TRANSACTIONAL, Units, cost_of, read_units
 from projections.stores.memory import MemoryStore
 from projections.stores.requests import BATCH_STATEMENTS
 

@@ -290,15 +290,14 @@ def _entries(
     changes = []
     parts: Parts = {}
     for key, item in shown.items():
-        old = program.recognise(key, item.first.old) if item.first.old is not None else None
-        evaluated = program.contributions(old)
+        evaluated = program.contributions(program.recognise(key, item.first.old))
         for version in evaluated.contributions.keys() & program.lanes.keys():
             for target, amounts in evaluated.contributions[version].items():
                 parts.setdefault((version, target), []).append(Part(1, "1", 1, amounts))
         if recorded := without(evaluated.contributions, program.lanes):
             change = evaluated._replace(contributions=recorded)
             changes.append(Change(encode_key(key), _before(item.first.version), {}, change))
-    Ledger(program, tables.store, epoch=snapshot.epoch, chance=lambda: 0.5).commit(changes, _deadline())
+    Ledger(program, tables.store, snapshot=snapshot, chance=lambda: 0.5).commit(changes, _deadline())
     lane = Lane.of(LEDGER, "", "earlier")
     counter = LaneCounter(program, tables.store, lane, run=at_once(1), clock=lambda: 0.0, counters=Counters())
     counter.count(parts, _deadline())
@@ -308,7 +307,7 @@ def _entries(
 def _copies(program: Program, tables: MemoryTables, guards: Guards, shown: Mapping[ItemKey, _Shown]) -> None:
     """The guarded copies of the first old images, where the events do not show them themselves."""
     for key, item in shown.items():
-        old = program.recognise(key, item.first.old) if item.first.old is not None else None
+        old = program.recognise(key, item.first.old)
         for rule in program.copy_rules.get(old.entity.name, ()) if old is not None else ():
             for target, attributes in copies_of(rule, old).items():
                 if target not in shown:

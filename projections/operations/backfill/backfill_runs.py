@@ -23,26 +23,15 @@ from projections.engine.lanes import FORGOTTEN_HOURS
 from projections.engine.ledger_items import LEDGER
 from projections.engine.registry import GAP_TODO, Registry, RegistrySnapshot, Version
 from projections.engine.rejections import Rejected
-from projections.engine.running import Deadline, Reload, one_by_one
+from projections.engine.running import MOST_TRIES, Deadline, Reload, one_by_one, tries
 from projections.engine.running import Run as RunPieces
 from projections.engine.store import Store
-from projections.errors import Transient, UsageError
+from projections.errors import UsageError
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Totals, public_name
 from projections.operations.backfill.pages import PAGE, Page, Pages
-from projections.operations.backfill.progress import (
-    DONE,
-    MOST_SECONDS,
-    PHASES,
-    STANDBY_SECONDS,
-    Progress,
-    Run,
-    Segment,
-)
+from projections.operations.backfill.progress import MOST_SECONDS, PHASES, STANDBY_SECONDS, Progress, Run, Segment
 from projections.operations.dry import Adoption, DryStore, compute
-
-_MOST_TRIES = 20
-"""How often a page is done anew because the registry changes, or a run is replaced that makes progress."""
 
 
 class Overtaken(UsageError):
@@ -140,7 +129,9 @@ class Backfill:
             names = _waiting(snapshot)
         else:
             names = tuple(name for name in versions if self._is_waiting(snapshot, name))
-        going = known if known is not None and not known.done and not restart and not self._is_expired(known) else None
+        going = known if known is not None and not known.done and not restart else None
+        if going is not None and (self.now() - datetime.fromisoformat(going.began)).total_seconds() > MOST_SECONDS:
+            going = None  # it is older than the records of a stream: its results may be outdated
         if going is not None and (going.promotes, going.allow_delete) == (promotes, allow_delete):
             waiting = tuple(name for name in going.versions if self._is_waiting(snapshot, name))
             if waiting == names and not any(version.promoted > going.epoch for version in unread(snapshot)):
@@ -163,7 +154,7 @@ class Backfill:
             rotates=new_secret,
             epoch=snapshot.epoch,
         )
-        for _ in range(_MOST_TRIES):
+        for _ in range(MOST_TRIES):
             if self.progress.begin(run, known):
                 return run
             newest = self.progress.run()
@@ -215,10 +206,6 @@ class Backfill:
         """Return whether a version can be filled or promoted."""
         return name in snapshot.versions and snapshot.versions[name].state in ("filling", "ready", "standby")
 
-    def _is_expired(self, run: Run) -> bool:
-        """Return whether a run is older than the records of a stream: its results may be outdated."""
-        return (self.now() - datetime.fromisoformat(run.began)).total_seconds() > MOST_SECONDS
-
     def unrecorded_run(self, planned: RegistrySnapshot, segments: int) -> Run:
         """Return a run that is not recorded, for a dry backfill: the registry is as `planned`."""
         self._planned = planned
@@ -269,7 +256,7 @@ class Backfill:
             self.registry.fill(run.versions)
         elif run.phase == "promote":
             return self._promote(run)
-        if following == DONE:
+        if following == PHASES[-1]:
             self._finish(run)
             return self.progress.move(run, phase=following, ended=self.now().isoformat(timespec="seconds"))
         return self.progress.move(run, phase=following)
@@ -301,15 +288,8 @@ class Backfill:
         versions = self.registry.read_or_create().versions.values()
         published, withheld = dict(run.published), self._withheld(run)
         done = [version for version in versions if version.rule not in withheld]
-        snapshot = self.registry.finish(
-            version
-            for version in done
-            if (
-                published.get(version.name) == version.promoted
-                if version.state == "active"
-                else version.name in run.former
-            )
-        )
+        active = [v for v in done if v.state == "active" and published.get(v.name) == v.promoted]
+        snapshot = self.registry.finish(active + [v for v in done if v.state != "active" and v.name in run.former])
         self.registry.remove(spare_versions(snapshot, self._clock()))
         if run.rotates:
             self.registry.drop_former_secret()
@@ -338,7 +318,7 @@ class Backfill:
 
     def page(self, run: Run, segment: Segment, deadline: Deadline) -> Done:
         """Do the next page of a segment. Raises Transient if it cannot be read, and Overtaken."""
-        for _ in range(_MOST_TRIES):
+        for _ in tries("the registry keeps changing"):
             snapshot, program = self._current()
             if not self._dry:
                 newest = self.progress.run()
@@ -352,8 +332,6 @@ class Backfill:
                     self._planned = self.registry.overtaken(self._planned, reload)
                 else:
                     self.registry.overtake(reload)
-        else:
-            raise Transient("the registry keeps changing")
         if page.failed:
             return Done(segment, page)
         if page.rejected and self._quarantine is not None:

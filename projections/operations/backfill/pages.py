@@ -96,14 +96,8 @@ class Pages:
         else:
             store = Cautious(self.store, deletes=run.allow_delete, pace=self.pace)
         attributes = _GROUP_ATTRIBUTES if segment.phase == "groups" else None
-        page = store.scan(
-            segment.table,
-            segment=segment.number,
-            segments=segment.of,
-            limit=self.size,
-            attributes=attributes,
-            after=segment.after,
-        )
+        read = partial(store.scan, segment.table, segment=segment.number, segments=segment.of, limit=self.size)
+        page = read(attributes=attributes, after=segment.after)
         work = _Work(self, run, snapshot, program, store, deadline)
         work.do(segment, page.items)
         rejected = work.new_rejections(segment)
@@ -114,7 +108,11 @@ class Pages:
             counts["dismissed"] = len(skipped)
         counts.update(work.counts)
         counts.update(store.done)
-        reports = self._reports(segment, program)
+        everything = segment.phase in ("groups", "targets")  # each such item is read in at least one phase
+
+        def reports(rule: str) -> bool:
+            return everything or rule in program.guarded_copies
+
         counts.update({f"withheld|{rule}": number for rule, number in store.withheld.items() if reports(rule)})
         examples = [key for key, rule in store.examples.items() if reports(rule)]
         return Page(page.after, counts, dict(work.refresher.failed), rejected, examples, skipped, work.left)
@@ -123,14 +121,6 @@ class Pages:
         return Refresher(
             program, store, snapshot, values=self._values, run=self.run, clock=self.clock, chance=self.chance
         )
-
-    def _reports(self, segment: Segment, program: Program) -> Callable[[str], bool]:
-        """Return the rules for which this phase reports withheld deletions: each such item is read in at least one phase."""
-
-        def reports(name: str) -> bool:
-            return segment.phase in ("groups", "targets") or name in program.guarded_copies
-
-        return reports
 
     def past(self, run: Run, snapshot: RegistrySnapshot, program: Program) -> list[Past]:
         """Return the former versions of a run that have not been published again since."""
@@ -265,21 +255,17 @@ class _Work:
         """Return the keys of the items of entries, except for empty entries that expire."""
         keys = []
         for item in items:
-            if not item["pk"]["S"].startswith("E|"):
-                continue
-            if (
-                item.get("contributions", {}).get("S", "{}") == "{}"
-                and item.keys().isdisjoint(("recent", "kept"))
-                and "ttl" in item
-            ):
+            is_empty = item.get("contributions", {}).get("S", "{}") == "{}" and item.keys().isdisjoint(
+                ("recent", "kept")
+            )
+            if not item["pk"]["S"].startswith("E|") or (is_empty and "ttl" in item):
                 continue
             text = source_of(item)
             try:
                 key = decode_key(text)
             except ValueError as error:
-                self.refresher.rejected[Rejected(None, f"the key of a ledger entry cannot be read: {error}", text)] = (
-                    None
-                )
+                reason = f"the key of a ledger entry cannot be read: {error}"
+                self.refresher.rejected[Rejected(None, reason, text)] = None
                 continue
             if key.table in self.program.tables:  # otherwise its outcome is unknown
                 keys.append(key)
@@ -306,9 +292,7 @@ class _Work:
             if rule in names and not is_range(target) and self.program.rules[names[rule]].into.at(decode_key(target))
         ]
         self._publish_targets(list(dict.fromkeys(publish)))
-        cleared = dict.fromkeys(
-            decode_key(target) for rule, target in targets if rule in former and not is_range(target)
-        )
+        cleared = dict.fromkeys(decode_key(text) for rule, text in targets if rule in former and not is_range(text))
         if cleared:
             self._clear(self.store.get_many([key for key in cleared if key.table in self.program.tables]))
 
@@ -317,8 +301,7 @@ class _Work:
         return {version.name for version in self.snapshot.versions.values() if version.unfinished}
 
     def _is_there(self, target: Target, key: ItemKey, images: Mapping[ItemKey, Image]) -> bool:
-        into = self.program.rules[target[0]].into
-        return key in images and self.program.recognise_as(into, key, images[key]) is not None
+        return self.program.recognise_as(self.program.rules[target[0]].into, key, images.get(key)) is not None
 
     def _creates(self, target: Target) -> bool:
         rule = self.program.rules.get(target[0])
@@ -384,7 +367,7 @@ class _Work:
     def _clear(self, images: Mapping[ItemKey, Image]) -> None:
         past = self._past
         for key, image in images.items() if past else ():
-            work = partial(clear, past, {key: image}, self.program, self.store, self.refresher.guards)
+            work = partial(clear, past, key, image, self.program, self.store, self.refresher.guards)
             try:
                 counts = self.deadline.retry(work)
                 self.counts.update(counts)

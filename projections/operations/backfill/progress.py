@@ -16,21 +16,9 @@ from typing import Any, NamedTuple
 
 from projections.engine.ledger_items import LEDGER
 from projections.engine.rejections import Rejected
-from projections.engine.store import (
-    AllOf,
-    Condition,
-    Delete,
-    Equal,
-    Image,
-    ItemKey,
-    Missing,
-    Purpose,
-    Store,
-    Update,
-    Value,
-    all_items,
-)
+from projections.engine.store import AllOf, Condition, Delete, Equal, Missing, Purpose, Store, Update, all_items
 from projections.errors import ConditionFailed
+from projections.language.keys import Image, ItemKey, Value
 
 PHASES = ("items", "entries", "promote", "groups", "targets", "done")
 """In order. `promote` scans nothing: filled versions are published from then on."""
@@ -128,13 +116,8 @@ class Segment:
             example = Example(record.key or "", record.rule or "", record.reason[:_LONGEST_REASON])
             if len(_text((*examples, example))) <= _MOST_BYTES:
                 examples[example] = None
-        return replace(
-            self,
-            after=after,
-            done=after is None,
-            counts={name: n for name, n in total.items() if n},
-            rejected=tuple(examples),
-        )
+        total = {name: n for name, n in total.items() if n}
+        return replace(self, after=after, done=after is None, counts=total, rejected=tuple(examples))
 
 
 class Progress:

@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from projections.engine.rejections import Rejected
 from projections.engine.running import Deadline, OutOfTime, Pacer, at_once
@@ -28,7 +28,7 @@ from projections.operations.backfill.pages import PAGE
 from projections.operations.backfill.progress import DONE, Run, Segment
 from projections.operations.dismissal import among
 from projections.operations.dry import MOST_EXAMPLES
-from projections.operations.tasks import BackfillTask
+from projections.operations.tasks import BackfillTask, TaskSender
 
 _PAGE_SECONDS = 300.0
 """The time for a page. If it is not done then, it has failed and is repeated."""
@@ -147,10 +147,6 @@ def _keep(examples: dict[Any, Any], key: Any, value: Any) -> None:
         examples[key] = value
 
 
-class TaskSender(Protocol):
-    def send(self, tasks: Sequence[tuple[BackfillTask, float]]) -> None: ...
-
-
 def send_tasks(backfill: Backfill, run: Run, send: TaskSender) -> None:
     """Send the messages of a run's phase: one for each segment that is not done."""
     name = run.name
@@ -168,13 +164,6 @@ def do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: Ta
 
     Raises Transient if the page has to be repeated.
     """
-    try:
-        return _do_task(backfill, task, deadline, send)
-    except Overtaken:  # the other backfill sends its own messages
-        return None
-
-
-def _do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: TaskSender) -> BackfillTask | None:
     run = backfill.progress.run()
     if run is None or run.name != task.run:
         return None  # replaced by another
@@ -183,7 +172,10 @@ def _do_task(backfill: Backfill, task: BackfillTask, deadline: Deadline, send: T
         return None
     segment = backfill.progress.segment(run, task.phase, task.table, task.number)
     if not segment.done:
-        segment, page, ours = backfill.page(run, segment, deadline)
+        try:
+            segment, page, ours = backfill.page(run, segment, deadline)
+        except Overtaken:  # the other backfill sends its own messages
+            return None
         if page.failed:
             key, reason = next(iter(page.failed.items()))
             kind = OutOfTime if deadline.over else Transient

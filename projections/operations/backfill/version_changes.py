@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -24,6 +23,7 @@ from projections.language.rules import LedgerRule, public_name
 from projections.language.values import number_text, plain, same
 from projections.operations.backfill.backfill_runs import zeros
 from projections.operations.dry import MOST_CHANGES, ValueChange
+from projections.operations.verify.scanning import Scanner
 
 _PAGE = 500
 
@@ -119,9 +119,8 @@ def version_changes(
             compared[name] = VersionChanges(name, published, not_carried=program.not_carried(name))
     if compared:
         comparison = _Comparison(program, store, compared)
-        with ThreadPoolExecutor(segments) as pool:
-            for _ in pool.map(lambda number: comparison.scan(number, segments, report), range(segments)):
-                pass
+        scanner = Scanner(store, threads=segments, report=lambda _, items: report(items), page=_PAGE)
+        scanner.whole([(LEDGER, comparison.compare)], _ATTRIBUTES)
     return list(compared.values())
 
 
@@ -133,20 +132,7 @@ class _Comparison:
         self._of_active = {changes.active: changes for changes in compared.values() if changes.active is not None}
         self._lock = threading.Lock()
 
-    def scan(self, number: int, segments: int, report: Callable[[int], None]) -> None:
-        """Compare the groups of one segment of the ledger."""
-        after: Any = None
-        while True:
-            page = self._store.scan(
-                LEDGER, segment=number, segments=segments, limit=_PAGE, attributes=_ATTRIBUTES, after=after
-            )
-            self._compare(page.items)
-            report(len(page.items))
-            after = page.after
-            if after is None:
-                return
-
-    def _compare(self, items: Sequence[Image]) -> None:
+    def compare(self, items: Sequence[Image]) -> None:
         """Compare the groups of a page: those of the new versions, and those that only the published ones have."""
         targets: dict[str, list[str]] = {}
         for item in items:

@@ -48,9 +48,8 @@ class Candidates:
         )
         self.scratch.run("CREATE TABLE moving (push TEXT PRIMARY KEY)")
         for table in (DRIFTS, BUSY, LEFT, EXPLAINED):
-            self.scratch.run(
-                f"CREATE TABLE {table} (subject TEXT, rule TEXT, target TEXT, unpublished INTEGER, drift TEXT)"
-            )
+            columns = "subject TEXT, rule TEXT, target TEXT, unpublished INTEGER, drift TEXT"
+            self.scratch.run(f"CREATE TABLE {table} ({columns})")
             self.scratch.run(f"CREATE INDEX {table}_at ON {table} (rule, target)")
 
     def add(self, subjects: Iterable[Subject]) -> None:
@@ -78,8 +77,7 @@ class Candidates:
 
     def resolve(self) -> None:
         """Examine all candidates until each is fine, drift or busy."""
-        new = self.scratch.one("SELECT count(*) FROM candidate WHERE state IS NULL")
-        if new:
+        if self.scratch.one("SELECT count(*) FROM candidate WHERE state IS NULL"):
             self._examine_all()
         for _ in range(_MOST_OBSERVATIONS - 1):
             if not self.scratch.one("SELECT count(*) FROM candidate"):
@@ -124,9 +122,8 @@ class Candidates:
 
     def subjects(self, table: str = DRIFTS) -> Iterator[Subject]:
         """Yield the subjects of all drift of rules that publish, each once."""
-        for (text,) in self.scratch.rows(
-            f"SELECT DISTINCT subject FROM {table} WHERE NOT unpublished ORDER BY subject"
-        ):
+        query = f"SELECT DISTINCT subject FROM {table} WHERE NOT unpublished ORDER BY subject"
+        for (text,) in self.scratch.rows(query):
             yield Subject.read(text)
 
     def count(self, table: str = DRIFTS, *, unpublished: bool = False) -> int:

@@ -8,9 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from projections.engine.store import Image, ItemKey
-from projections.language.entity import Item
-from projections.language.program import Program
+from projections.engine.store import Image
 from projections.operations.verify import showing
 
 ITEM, GROUP, ENTRY, SOURCE = "item", "group", "entry", "source"
@@ -137,7 +135,7 @@ def with_sides(drift: Drift, *, grouped: bool) -> Drift:
         return drift
     if (
         drift.kind == "copy extra"
-    ):  # the item that its guard names does not make it; only a scan of all items shows whether another one does
+    ):  # its guard's source does not make it: only a scan of all items shows if another does
         return replace(drift, sides={ITEM: drift.actual})
     first = ENTRY if drift.kind.startswith("entry") else ITEM
     if grouped and first == ITEM:
@@ -181,11 +179,6 @@ def finding(drifts: Sequence[Drift], item: Image | None, *state: object) -> Find
     text = json.dumps([*state, [drift.text() for drift in drifts]], sort_keys=True, ensure_ascii=False, default=str)
     digest = blake2b(json.dumps(item, sort_keys=True).encode(), digest_size=8).hexdigest() if item is not None else ""
     return Finding(text, tuple(drifts), digest)
-
-
-def recognise(program: Program, key: ItemKey, image: Image | None) -> Item | None:
-    """Return the item of an image; None if there is none, or if it is of no entity."""
-    return program.recognise(key, image) if image is not None else None
 
 
 FINE, DRIFT, AGAIN = "fine", "drift", "again"

@@ -29,7 +29,7 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.rules import CopyRule, LedgerRule, Member
 from projections.language.values import differing
 from projections.operations.verify import showing
-from projections.operations.verify.drift import LEFT_OVER, Drift, Finding, finding, occupied_drift, recognise
+from projections.operations.verify.drift import LEFT_OVER, Drift, Finding, finding, occupied_drift
 from projections.operations.verify.scanning import patiently
 from projections.operations.verify.verify_scope import (
     CHILD,
@@ -113,7 +113,7 @@ class Examiner:
         findings = dict.fromkeys(subjects, Finding())
         for subject, key, image in self._read(subjects):
             if image is not None:
-                drifts = left_on(self._scope, self._items, key, image, recognise(self._program, key, image))
+                drifts = left_on(self._scope, self._items, key, image, self._program.recognise(key, image))
                 findings[subject] = finding(drifts, image)
         return findings
 
@@ -149,13 +149,12 @@ class Examiner:
     def _indexes(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
         findings = {}
         for subject, key, image in self._read(subjects):
-            item = recognise(self._program, key, image)
+            item = self._program.recognise(key, image)
             drifts: list[Drift] = []
             for rule in self._scope.indexes.get(item.entity.name, ()) if item is not None else ():
                 assert item is not None
-                common = Drift(
-                    rule.kind, rule.name, subject.key, source=subject.key, unpublished=self._scope.is_unpublished(rule)
-                )
+                unpublished = self._scope.is_unpublished(rule)
+                common = Drift(rule.kind, rule.name, subject.key, source=subject.key, unpublished=unpublished)
                 drifts += wrong_values(common, item.image, index_attributes(rule, item)[0])
             findings[subject] = finding(drifts, image)
         return findings
@@ -178,7 +177,7 @@ class Examiner:
             made: tuple[str, Image] | None = None
             flaws: dict[str, str] = {}
             for source in sources[subject]:
-                copies = copies_of(rule, recognise(self._program, keys[source], images.get(keys[source])), flaws)
+                copies = copies_of(rule, self._program.recognise(keys[source], images.get(keys[source])), flaws)
                 if targets[subject] in copies:
                     made = source, copies[targets[subject]]
                     break
@@ -193,9 +192,8 @@ class Examiner:
         unpublished, name, key = self._scope.is_unpublished(rule), self._program.guard(rule.name), decode_key(target)
         guard = self._guards.read(rule.name, key, item)
         held = item.get(name) if item is not None else None
-        common = Drift(
-            "", rule.name, target, at=guard.at or None if guard is not None else None, unpublished=unpublished
-        )
+        at = guard.at or None if guard is not None else None
+        common = Drift("", rule.name, target, at=at, unpublished=unpublished)
         drifts: list[Drift] = []
         names = rule.owned(item) if guard is None else self._guards.owned_attributes(rule, key, item)
         may_write = item is not None and self._items.may_write(rule, rule.into, key, item)
@@ -227,7 +225,7 @@ class Examiner:
         for subject, key, item in items:
             rule, group = self._scope.rule(subject.rule), groups[subject.rule, subject.key]
             assert rule is not None
-            known = recognise(self._program, key, item)
+            known = self._program.recognise(key, item)
             is_target = rule.creates or (known is not None and known.entity is rule.into)
             if not is_target:
                 findings[subject] = Finding()
@@ -274,7 +272,7 @@ class Examiner:
     # Children
 
     def _children(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
-        children = {subject: recognise(self._program, key, image) for subject, key, image in self._read(subjects)}
+        children = {subject: self._program.recognise(key, image) for subject, key, image in self._read(subjects)}
         every = [
             (subject, child, rule)
             for subject, child in children.items()
@@ -354,10 +352,8 @@ def contributions_goal(scope: Scope, entry: Entry | None, key: ItemKey, image: I
     """Return the contributions that the entry of a source item should have."""
     goal = dict(scope.program.evaluate(key, image).contributions)
     if image is None and entry is not None:  # it may have expired, and the record of that is still to come, or was lost
-        rules = scope.program.rules
-        goal |= {
-            name: held for name, held in entry.contributions.items() if name in rules and rules[name].expired == "keep"
-        }
+        rules, held = scope.program.rules, entry.contributions.items()
+        goal |= {name: of for name, of in held if name in rules and rules[name].expired == "keep"}
     return goal
 
 
@@ -372,15 +368,9 @@ def _both(first: Finding, second: Finding) -> Finding:
         return second
     if not second.drifts:
         return first
-    late = first.push and second.push
-    return Finding(
-        f"{first.state} {second.state}",
-        first.drifts + second.drifts,
-        second.image,
-        second.reached if late else "",
-        second.known if late else "",
-        second.push if late else "",
-    )
+    if not (first.push and second.push):
+        second = replace(second, reached="", known="", push="")
+    return replace(second, state=f"{first.state} {second.state}", drifts=first.drifts + second.drifts)
 
 
 def differences(
@@ -437,9 +427,7 @@ def _guard(
     members: Mapping[str, Sequence[Member]],
     wrong: bool,
 ) -> Iterator[Drift]:
-    """A guard with a future version is reported in addition to wrong values, another guard only if the values are
-    correct.
-    """
+    """A guard with a future version is reported beside wrong values, another guard only if the values are correct."""
     held = item.get(common.attribute or "")
     if guard is not None and guard.at > group.at:
         yield replace(common, actual={"at": guard.at}, expected={"at": group.at})

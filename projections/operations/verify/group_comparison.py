@@ -129,7 +129,7 @@ class Groups:
         """Compare the groups of a copy of the tables. Those without a difference there are not compared again."""
         counts = self.scratch.rows("SELECT rule, count(*) FROM compared GROUP BY rule")
         self.numbers = Counter({rule: number for rule, number in counts if rule in self.scope.lanes})
-        while self._round(copy, Scanner(copy, threads=1), self._sides):
+        while self._round(copy, Scanner(copy, threads=1), lambda row, now: not any(self._differences(row, now, None))):
             pass
 
     def compare(self, *, sources: bool) -> None:
@@ -302,10 +302,6 @@ class Groups:
                     members.append((account, sort, 1, content))
 
     # The comparison
-
-    def _sides(self, row: _Row, now: Group) -> bool:
-        """Return whether a group of the copy has no difference."""
-        return not any(self._differences(row, now, None))
 
     def _drifts(self, row: _Row, now: Group) -> bool:
         """Return whether a group of the ledger has not changed since its version was read: then differences are drift."""

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -46,6 +46,7 @@ _SECONDS = 300.0
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Repair:
     """Repairs what a verification found. `store` may withhold deletions (`operations.dry.Cautious`).
 
@@ -55,40 +56,29 @@ class Repair:
     that could not be repaired, by key, with their reasons.
     """
 
-    def __init__(
-        self,
-        scope: Scope,
-        packaged: Program,
-        store: Store,
-        candidates: Candidates,
-        backfill: Backfill,
-        *,
-        allow_delete: bool = False,
-        segments: int = 4,
-        run: Run[Any] = one_by_one,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.time,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        assert scope.snapshot is not None
-        self._scope = scope
-        self._candidates = candidates
-        self._sleep = sleep
-        self._clock = clock
-        self._chance = chance
-        self._run = run
-        self._store = store
-        self._backfill = backfill
-        self._begin = partial(backfill.begin, allow_delete=allow_delete, segments=segments, restart=True)
-        self._registry = Registry(packaged, store, filled=False, now=clock)
+    scope: Scope
+    packaged: Program
+    store: Store
+    candidates: Candidates
+    backfill: Backfill
+    _: KW_ONLY
+    allow_delete: bool = False
+    segments: int = 4
+    run: Run[Any] = one_by_one
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.time
+    chance: Callable[[], float] = random.random
+    counts: Counter[str] = field(default_factory=Counter, init=False)
+    rules: frozenset[str] = field(default=frozenset(), init=False)
+    recounted: list[str] = field(default_factory=list, init=False)
+    removed: list[str] = field(default_factory=list, init=False)
+    failed: dict[str, str] = field(default_factory=dict, init=False)
+    rejected: dict[str, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._registry = Registry(self.packaged, self.store, filled=False, now=self.clock)
         self._values = ValueCounters()
         self._enter(*self._registry.current())
-        self.counts: Counter[str] = Counter()
-        self.rules: frozenset[str] = frozenset()
-        self.recounted: list[str] = []
-        self.removed: list[str] = []
-        self.failed: dict[str, str] = {}
-        self.rejected: dict[str, str] = {}
 
     def _enter(self, snapshot: RegistrySnapshot, program: Program) -> None:
         """Write by this registry from now on."""
@@ -96,29 +86,29 @@ class Repair:
         self._refresher = partial(
             Refresher,
             program,
-            self._store,
+            self.store,
             snapshot,
             values=self._values,
-            run=self._run,
-            clock=self._clock,
-            chance=self._chance,
+            run=self.run,
+            clock=self.clock,
+            chance=self.chance,
         )
         guards = Guards(program, snapshot.identity, snapshot.promotions)
-        self._copier = Copier(program, self._store, guards)
+        self._copier = Copier(program, self.store, guards)
 
     def all(self) -> None:
         """Repair everything. Groups first: a damaged one may refuse what an item contributes."""
-        subjects = (subject for table in (DRIFTS, EXPLAINED, BUSY) for subject in self._candidates.subjects(table))
+        subjects = (subject for table in (DRIFTS, EXPLAINED, BUSY) for subject in self.candidates.subjects(table))
         groups = {subject for subject in subjects if subject.kind == GROUP}
-        self._recount({group.rule for group in groups} | self._scope.gaps.keys())
+        self._recount({group.rule for group in groups} | self.scope.gaps.keys())
         self.counts[GROUP] += len(groups)
-        for batch in slices(self._candidates.subjects(DRIFTS), AT_ONCE):
+        for batch in slices(self.candidates.subjects(DRIFTS), AT_ONCE):
             items = [subject for subject in batch if subject.kind in (SOURCE, COPY, INDEX, CHILD)]
             self.counts.update(subject.kind for subject in items)
             self._refresh([decode_key(subject.key) for subject in items if subject.kind == SOURCE])
             self._copies([subject for subject in items if subject.kind == COPY])
             self._own_values([decode_key(subject.key) for subject in items if subject.kind in (INDEX, CHILD)])
-        published = (subject for subject in self._candidates.subjects(DRIFTS) if subject.kind == TARGET)
+        published = (subject for subject in self.candidates.subjects(DRIFTS) if subject.kind == TARGET)
         for batch in slices(published, AT_ONCE):
             self._publish({(subject.rule, subject.key) for subject in batch})
             self.counts[TARGET] += len(batch)
@@ -131,7 +121,7 @@ class Repair:
 
     def _own_values(self, keys: Sequence[ItemKey]) -> None:
         """Write what items have of themselves and of their parents, and no values of groups, which may be damaged."""
-        images = patiently(lambda: self._store.get_many(keys), self._sleep)
+        images = patiently(lambda: self.store.get_many(keys), self.sleep)
         self._patiently(lambda refresher, deadline: refresher.refresh_scanned(images, deadline))
 
     def _copies(self, subjects: Sequence[Subject]) -> None:
@@ -162,9 +152,9 @@ class Repair:
         self.recounted = sorted(active[name] for name in damaged & active.keys())
         if self.recounted:
             _, versions = self._registry.recount(self.recounted)
-            backfill = Runner(self._backfill, clock=self._clock, sleep=self._sleep)
-            names = [version.name for version in versions.values()]
-            backfill.work(self._begin(versions=names))
+            backfill = Runner(self.backfill, clock=self.clock, sleep=self.sleep)
+            options: dict[str, Any] = {"allow_delete": self.allow_delete, "segments": self.segments, "restart": True}
+            backfill.work(self.backfill.begin(versions=[version.name for version in versions.values()], **options))
             self._note(self.failed, backfill.failed)
             for record in backfill.rejected:
                 if record.fault != "group" or record.rule not in self.recounted:  # the damaged groups refuse to the end
@@ -192,7 +182,7 @@ class Repair:
         for _ in range(_MOST_TRIES):
             refresher.failed.clear()
             try:
-                work(refresher, Deadline.after(_SECONDS, sleep=self._sleep, chance=self._chance))
+                work(refresher, Deadline.after(_SECONDS, sleep=self.sleep, chance=self.chance))
             except Reload as reload:
                 self._read_again(reload)
                 refresher = self._refresher()
@@ -203,7 +193,7 @@ class Repair:
         self._note(self.rejected, {record.key or "": record.reason for record in refresher.rejected})
 
     def _attempt(self, key: str, work: Callable[[Deadline], object]) -> None:
-        deadline = Deadline.after(_SECONDS, sleep=self._sleep, chance=self._chance)
+        deadline = Deadline.after(_SECONDS, sleep=self.sleep, chance=self.chance)
         try:
             deadline.retry(partial(work, deadline), tries=_MOST_TRIES)
         except Misconfigured:

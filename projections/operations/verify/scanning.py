@@ -1,7 +1,4 @@
-"""Parallel scans, and a copy of the tables in a temporary file.
-
-Reads are repeated while they are throttled.
-"""
+"""Parallel scans, repeated while they are throttled, and a copy of the tables in a temporary file."""
 
 from __future__ import annotations
 
@@ -48,6 +45,8 @@ class Segment(NamedTuple):
     number: int
     of: int
     each: Each
+    attributes: Sequence[str] | None = None
+    """All if None."""
 
 
 @dataclass(eq=False)
@@ -61,19 +60,20 @@ class Scanner:
     sleep: Callable[[float], None] = time.sleep
     page: int = PAGE
 
-    def whole(self, tables: Sequence[tuple[str, Each]]) -> None:
+    def whole(self, tables: Sequence[tuple[str, Each]], attributes: Sequence[str] | None = None) -> None:
         """Scans tables, calling for every page, from several threads. Raises what a page raises."""
-        self.segments([Segment(name, n, self.threads, each) for name, each in tables for n in range(self.threads)])
+        threads = range(self.threads)
+        self.segments([Segment(name, n, self.threads, each, attributes) for name, each in tables for n in threads])
 
     def segments(self, wanted: Sequence[Segment]) -> None:
         """Scans these segments."""
         stop = threading.Event()
         if self.threads == 1:
             for segment in wanted:
-                self._segment(segment, stop)
+                self._segment(*segment, stop)
             return
         with ThreadPoolExecutor(self.threads) as pool:
-            futures = [pool.submit(self._segment, segment, stop) for segment in wanted]
+            futures = [pool.submit(self._segment, *segment, stop) for segment in wanted]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -81,20 +81,15 @@ class Scanner:
                 stop.set()
                 raise
 
-    def _segment(self, segment: Segment, stop: threading.Event) -> None:
-        after = None
+    def _segment(
+        self, table: str, number: int, of: int, each: Each, attributes: Sequence[str] | None, stop: threading.Event
+    ) -> None:
+        after, projection = None, {"attributes": attributes} if attributes else {}
         while not stop.is_set():
-            read = partial(
-                self.store.scan,
-                segment.table,
-                segment=segment.number,
-                segments=segment.of,
-                limit=self.page,
-                after=after,
-            )
-            page = patiently(read, self.sleep)
-            segment.each(page.items)
-            self.report(segment.table, len(page.items))
+            read = partial(self.store.scan, table, segment=number, segments=of, limit=self.page, **projection)
+            page = patiently(partial(read, after=after), self.sleep)
+            each(page.items)
+            self.report(table, len(page.items))
             after = page.after
             if after is None:
                 return

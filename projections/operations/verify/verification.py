@@ -133,10 +133,8 @@ class Verification:
 
     def by_lanes(self) -> dict[str, tuple[int, int]]:
         """Return how many groups were compared with items, by version, and how many of them kept changing."""
-        groups = self._groups
-        return {
-            self.scope.shown_name(name): (groups.numbers[name], groups.busy[name]) for name in sorted(self.scope.lanes)
-        }
+        shown_name, groups = self.scope.shown_name, self._groups
+        return {shown_name(name): (groups.numbers[name], groups.busy[name]) for name in sorted(self.scope.lanes)}
 
     def _shown_drifts(self, table: str) -> Iterator[Drift]:
         return (replace(drift, rule=self.scope.shown_name(drift.rule)) for drift in self.candidates.drifts(table))

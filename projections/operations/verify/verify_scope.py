@@ -45,10 +45,9 @@ class Scope:
         known = {public_name(name) for name in program.rules}
         for name in sorted(chosen - known - program.rules.keys()):
             raise UsageError(f'unknown rule "{name}"; the rules are {", ".join(sorted(known))}')
-        rules = [
-            r for r in program.rules.values() if not chosen or not chosen.isdisjoint((r.name, public_name(r.name)))
-        ]
-        self.states: dict[str, str] = {rule.name: self._state(rule) for rule in rules}
+        rules = [r for r in program.rules.values() if not chosen or chosen & {r.name, public_name(r.name)}]
+        states = {rule.name: snapshot.state(rule) if snapshot is not None else None for rule in rules}
+        self.states: dict[str, str] = {name: state or "ready" for name, state in states.items()}
         """By name: `active`, `standby`, `ready` or `filling`."""
         seen = {rule.name for rule in rules if self.states[rule.name] != "filling"}
         recorded = [rule for name, rule in program.recorded.items() if name in self.states]
@@ -58,9 +57,7 @@ class Scope:
         """The versions whose groups may be wrong, each with the reason."""
         self.by_lanes = frozenset(version.name for version in registered if version.lanes is not None)
         """The versions that are counted by the shards of the stream."""
-        self.grouped = (
-            frozenset(rule.name for rule in recorded) - self.by_lanes if not self.offline else frozenset[str]()
-        )
+        self.grouped = frozenset(rule.name for rule in recorded if not self.offline) - self.by_lanes
         """The rules whose groups are compared with entries."""
         kept = [rule for rule in recorded if rule.name in seen]
         self.recorded = frozenset(rule.name for rule in kept) - self.by_lanes
@@ -97,9 +94,6 @@ class Scope:
         """The application's tables that these rules read or write."""
         self.ledger = not self.offline and bool(self.grouped or self.by_lanes or embeds)
         """Whether the ledger has to be read."""
-
-    def _state(self, rule: Rule) -> str:
-        return (self.snapshot.state(rule) or "ready") if self.snapshot is not None else "ready"
 
     def shown_name(self, rule: str) -> str:
         """Return the name of a rule as people read it: with its version only where that is not the published one."""

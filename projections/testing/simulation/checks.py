@@ -97,7 +97,7 @@ class Checks:
         """
         if before is None and after is not None and not self.is_created_by_rules(key, after):
             return [f"{encode_key(key)}: created by the engine, although only the application creates such items"]
-        item = self._program.recognise(key, after) if after is not None else None
+        item = self._program.recognise(key, after)
         if item is None or after is None:
             return []
         if before is None:

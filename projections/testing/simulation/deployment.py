@@ -100,10 +100,10 @@ class _Worker(WorkerHandler):
 
     invocation: Invocation
 
-    def _backfill_page(self, task: BackfillTask, deadline: Deadline) -> BackfillTask | None:
+    def backfill_page(self, task: BackfillTask, deadline: Deadline) -> BackfillTask | None:
         known = self.invocation.registry
         try:
-            return super()._backfill_page(task, deadline)
+            return super().backfill_page(task, deadline)
         finally:
             self.invocation.registry = known
 
@@ -172,7 +172,7 @@ class Deployment:
         worker = _Worker(
             invocation.version.program,
             self.store,
-            send=Tasks(lambda: self.queue),
+            tasks=Tasks(lambda: self.queue),
             quarantine=self.quarantine,
             pacer=Pacer(1e9, clock=lambda: 0.0),
             run=self.run(),

@@ -42,7 +42,7 @@ class Line:
 
     def worker(self, **settings: Any) -> WorkerHandler:
         given: dict[str, Any] = {
-            "send": self.tasks,
+            "tasks": self.tasks,
             "quarantine": self.quarantined.extend,
             "pacer": Pacer(10_000, clock=self.stage.clock, sleep=self.stage.clock.sleep),
             "observe": self.seen.append,
