@@ -10,17 +10,20 @@ Clearing comes after the versions that replace them have been published, so no a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from projections.engine.application import ApplicationItems
+from projections.engine.copies import copies_of
 from projections.engine.guards import Guards, contributions_of
 from projections.engine.running import tries
 from projections.engine.store import Image, ItemKey, Purpose, Store
 from projections.errors import ConditionFailed
+from projections.language.embeds import EmbedRule
 from projections.language.entity import Entity, Item
+from projections.language.keys import decode_key
 from projections.language.program import Program
-from projections.language.rules import public_name
+from projections.language.rules import CopyRule, public_name
+from projections.language.values import same
 
 
 class Past:
@@ -36,6 +39,7 @@ class Past:
         }
         rule = Program.from_document(_with_found_children(document, closed["rule"])).rules[self.rule]
         self._guarded = rule.has_guard
+        self._embeds = isinstance(rule, EmbedRule)
         self.guard: str = closed["guard_prefix"] + self.rule
         self.makes = rule.creates
         self._copy = rule if rule.copies_all else None
@@ -82,19 +86,29 @@ class Past:
         wrote = self.attributes is None or not self.attributes.isdisjoint(image)
         return wrote and not self._is_its(key, image)
 
+    def makes_still(self, item: Item | None) -> bool:
+        """Return whether the current version of the rule creates such items."""
+        return self.writes_still(item) and self._now is not None and self._now.creates
+
     def writes_still(self, item: Item | None) -> bool:
         """Return whether the current version of the rule writes to the item: then the guard belongs to that."""
         return self._now is not None and item is not None and self._now.into is item.entity
 
-    def remains(self, key: ItemKey, image: Image, item: Item | None, guards: Guards) -> frozenset[str]:
-        """Return the attributes on an item that the rule wrote and that no current rule owns.
+    def is_without_parent(self, key: ItemKey, image: Image, guards: Guards) -> bool:
+        """Return whether an item has the guard of the rule only to show what this version had embedded."""
+        guard = guards.read(self.rule, key, image) if self._embeds else None
+        return guard is not None and guard.promotion < guards.promotion(self.rule)
+
+    def remains(self, key: ItemKey, image: Image, item: Item | None, guards: Guards, store: Store) -> frozenset[str]:
+        """Return the attributes on an item that the rule wrote and that no current rule owns. On an item that rules created,
+        the constants of a former `match` are among them.
 
         There are none if the item is of another kind by now, because its values may be the application's, and none of a copy
         of all attributes if its guard does not show that the rule wrote them all.
         """
         owned = _owned_attributes(item, self._today)
         if owned is None and item is not None:
-            return self._remains_of_copy(key, image, item, guards)
+            return self._remains_of_copy(key, image, item, guards, store)
         if owned is None or not self._is_its(key, image):
             return frozenset()
         others = {name: value for name, value in image.items() if name not in owned}
@@ -102,9 +116,11 @@ class Past:
             return frozenset()
         everything = frozenset(name for name in image if not guards.is_guard(name))
         wrote = everything if self.attributes is None else self.attributes
+        if self.makes and self._now is not None and item is not None and guards.is_marked(key, image):
+            wrote = wrote.union(n for n, value in self.into.constants.items() if n in image and same(image[n], value))
         return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
 
-    def _remains_of_copy(self, key: ItemKey, image: Image, item: Item, guards: Guards) -> frozenset[str]:
+    def _remains_of_copy(self, key: ItemKey, image: Image, item: Item, guards: Guards, store: Store) -> frozenset[str]:
         """Return what the rule wrote on an item that has a copy of all attributes now: its values and constants of then.
 
         Only where the guard shows that the current version copied all others, or that it has removed its copy from the item,
@@ -119,6 +135,9 @@ class Past:
             copied = frozenset(self._copy.owned(image)) if not guards.unproven(self._copy, key, image) else wrote
             return copied & image.keys() - owned
         names = image.keys() & (wrote | self.into.constants.keys()) - owned
+        if names and guard.by and isinstance(self._now, CopyRule):  # it may copy some of them too
+            source = decode_key(guard.by)
+            names -= copies_of(self._now, self._today.recognise(source, store.get(source))).get(key, {}).keys()
         others = {name: value for name, value in image.items() if name not in names}
         return frozenset() if guards.unproven(self._now, key, others) else frozenset(names)
 
@@ -147,29 +166,38 @@ def _remove(
     makers = _makers(item.entity, today) if item is not None else frozenset[str]()
     rules = [today.published[name.removeprefix(today.guard_prefix)].name for name in sorted(makers)]
     gone = [trace for trace in traces if not trace.writes_still(item)]
-    held = {trace.guard for trace in gone} & image.keys()
-    wrote = {name for trace in traces for name in trace.remains(key, image, item, guards)}
-    created = [trace for trace in gone if trace.makes and trace.fits(key, image) and guards.is_created(key, image)]
+    held = {
+        trace.guard for trace in traces if trace in gone or trace.is_without_parent(key, image, guards)
+    } & image.keys()
+    wrote = {name for trace in traces for name in trace.remains(key, image, item, guards, store)}
+    left = [trace for trace in traces if trace.makes and not trace.makes_still(item)]
+    created = [trace for trace in left if trace.fits(key, image) and guards.is_created(key, image)]
     if created:
         entity = item.entity if item is not None else created[0].into
         foreign = items.foreign(entity, key, image).keys() - wrote - created[0].into.constants.keys()
         if not _is_needed(image, held, makers, today) and not foreign:
-            why = Purpose("delete", tuple(trace.rule for trace in gone))
-            items.delete(entity, key, image, why, rules=rules, without=wrote)
-            return [f"unmade|{trace.rule}" for trace in gone]
+            unmade = [trace.rule for trace in traces if trace in gone or trace in left]
+            items.delete(entity, key, image, Purpose("delete", tuple(unmade)), rules=rules, without=wrote)
+            return [f"unmade|{rule}" for rule in unmade]
     names = held | wrote
     if not names:
         return ()
-    if gone and not makers and guards.is_created(key, image):
+    if (gone or left) and not makers and guards.is_created(key, image):
         names |= {guards.mark}  # no current rule creates such items
     guarded, retired = {trace.guard for trace in traces}, tuple(trace.rule for trace in traces)
     items.remove(key, sorted(names), image, {trace.into for trace in traces}, guarded, Purpose("release", retired))
-    if item is not None and makers:  # without contributions, it may have stayed only for what was just removed
-        remaining = {name: value for name, value in image.items() if name not in names}
-        created_by_rules = items.is_created(key, remaining) and not _is_needed(remaining, set(), makers, today)
-        if created_by_rules and not items.foreign(item.entity, key, remaining):
-            with suppress(ConditionFailed):
-                items.delete(item.entity, key, remaining, Purpose("delete", retired), rules=rules)
+    remaining: Image | None = {name: value for name, value in image.items() if name not in names}
+    for _ in tries("an item kept changing while it was deleted"):
+        item = today.recognise(key, remaining) if makers else None  # it may have stayed only for what was just removed
+        if item is None or remaining is None or not items.is_created(key, remaining):
+            break
+        if _is_needed(remaining, set(), makers, today) or items.foreign(item.entity, key, remaining):
+            break
+        try:
+            items.delete(item.entity, key, remaining, Purpose("delete", retired), rules=rules)
+            break
+        except ConditionFailed:
+            remaining = store.get(key)
     return [f"{'left' if trace.stays(key, image) else 'retired'}|{trace.rule}" for trace in traces]
 
 

@@ -36,7 +36,7 @@ from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreE
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
-from projections.language.rules import CopyRule
+from projections.language.rules import CopyRule, public_name
 from projections.language.values import differing
 
 
@@ -98,9 +98,12 @@ class Copier:
         rule, why = copy.rule, purpose_of(copy.rule, copy.sequences)
         gone = {name: None for name in sorted(copy.owned) if name not in attributes}
         wanted = {**gone, **_add_guard(self._guards, rule, target, copy.version, copy.source, attributes)}
-        item: Image | None = self._store.get(target) if copy.reads else None
+        reads = (
+            copy.reads or public_name(rule.name) in self._guards.replaced
+        )  # which may have written what this version does not
+        item: Image | None = self._store.get(target) if reads else None
         try:
-            if target in copy.known:
+            if target in copy.known and not reads:
                 before = self._guards.names(rule, target, copy.known[target])
                 condition = self._guards.older_or_foreign(rule.name, target, copy.source, copy.version, before)
                 update = self._items.change(rule.into, target, wanted, condition, why)
@@ -150,10 +153,11 @@ class Copier:
             guard = self._items.guard(rule, target, item)
             if item is None or guard is None or guard.by != copy.source:
                 break
-            if guard.at >= copy.version or self.is_removed(rule, target, item, guard, copy.owned):
+            owned = copy.owned.union(self._guards.owned_attributes(rule, target, item))
+            if guard.at >= copy.version or self.is_removed(rule, target, item, guard, owned):
                 return self._heal_newer(copy, target, guard, deadline)
             try:
-                self._remove(copy.sequences, rule, target, item, guard, copy.owned)
+                self._remove(copy.sequences, rule, target, item, guard, owned)
             except ConditionFailed:
                 continue
             return self._counters.add("copies")

@@ -40,10 +40,11 @@ from projections.engine.ledger_items import LEDGER, link_key, links_key
 from projections.engine.running import Counters, Deadline, Run, one_by_one, slices, tries
 from projections.engine.store import AllOf, Delete, Equal, Image, ItemKey, Purpose, Records, Store, Update, Value
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
-from projections.language.embeds import ListEmbedRule, Reference
+from projections.language.embeds import EmbedRule, ListEmbedRule, Reference
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
 from projections.language.program import Program
+from projections.language.rules import public_name
 from projections.language.values import differing
 
 CHILDREN_PER_PAGE = 1000
@@ -121,6 +122,16 @@ class ChildWriter:
         self._pace(len(writes))
         return self._store.write_each(writes)
 
+    def without_parent(self, rule: EmbedRule, child: Item) -> dict[str, Value | None]:
+        """Return what a child without a parent should have: no values, and no guard, but for that of a former version of
+        the rule, by which clearing finds what that had embedded.
+        """
+        name = self._guards.name(rule.name)
+        guard = self._guards.read(rule.name, child.key, child.image)
+        former = guard is not None and guard.promotion < self._guards.promotion(rule.name)
+        held = child.image[name] if former and public_name(rule.name) in self._guards.replaced else None
+        return {**dict.fromkeys(rule.owned()), name: held}
+
 
 class ListEmbedder(ChildWriter):
     """Applies embeds of several parents to a store."""
@@ -138,7 +149,7 @@ class ListEmbedder(ChildWriter):
         """Return what a child should have. `parents` holds the items of its references, read after the child."""
         name = self._guards.name(rule.name)
         if references is None:
-            values: dict[str, Value | None] = {rule.list_name: None, name: None}
+            values = self.without_parent(rule, child)
             return Wanted(values, False, not differing(child.image, values))
         offered = [rule.given(child, reference, self._parent(reference.key, parents)) for reference in references]
         value, cut = rule.listed(references, offered)

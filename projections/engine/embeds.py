@@ -146,7 +146,7 @@ def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | No
     if old is None:
         return "created"
     parent = reference_of(rule, new)[0]
-    if reference_of(rule, old)[0] != parent:
+    if reference_of(rule, old)[0] != parent or not _same_references(rule, old, new):
         return "reference changed"
     held = guards.read(rule.name, new.key, new.image)
     if held is None and guards.name(rule.name) in new.image:
@@ -158,6 +158,9 @@ def needs_pull(rule: EmbedRule, guards: Guards, old: Item | None, new: Item | No
     # a push does not write to a child whose kind, or whose key in the index, changed after the push read it
     if any(not same(old.image.get(each), new.image.get(each)) for each in rule.children.partition):
         return "index key changed"
+    index = rule.into.schema.indexes.get(rule.children.index or "", ())
+    if any(name in new.image and name not in old.image for part in index for name, _ in part):
+        return "index key changed"  # a push did not find it there
     if any(not same(old.image.get(each), new.image.get(each)) for each in rule.into.match_attributes):
         return "kind changed"
     return needs_healing(guards, rule.name, new.key, rule.owned(), old.image, new.image)
@@ -428,7 +431,7 @@ class Embedder(ChildWriter):
         if reference is None:
             if rule.on_delete == "keep" and guard is None and name not in child.image:
                 return {}  # the rule has no value for it
-            return {**dict.fromkeys(rule.owned()), name: None}
+            return self.without_parent(rule, child)
         by, nothing = encode_key(reference), dict.fromkeys(rule.owned())
         stamp = self._guards.stamp(rule.name, child.key, fence.version, by=by)
         parent = self._program.recognise(reference, image)

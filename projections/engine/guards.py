@@ -125,10 +125,18 @@ class Guards:
     """Reads and writes the guards of one program's rules on the items of one ledger.
 
     `identity` is that of the ledger (`RegistrySnapshot.identity`). None accepts the guards of any ledger and of any key: for
-    commands that read items without access to a ledger. `promotions` are those of the registry.
+    commands that read items without access to a ledger. `promotions` are those of the registry; `replaced` has the rules of
+    which items may show what a former version wrote.
     """
 
-    def __init__(self, program: Program, identity: Identity | None, promotions: Mapping[str, int] = {}) -> None:
+    def __init__(
+        self,
+        program: Program,
+        identity: Identity | None,
+        promotions: Mapping[str, int] = {},
+        replaced: Collection[str] = (),
+    ) -> None:
+        self.replaced = replaced
         self._promotions = promotions
         self._program = program
         self._identity = identity
@@ -307,10 +315,21 @@ class Guards:
         """The attributes of an item that belong to a rule.
 
         For a copy of all attributes, these are the attributes in any of these images of its source, and those of the item
-        itself if the rule wrote them all.
+        itself if the rule wrote them all, also if only its former version copied all.
         """
         sources = map(valued, images)
-        return rule.owned(*sources) if item is None or self.unproven(rule, key, item) else rule.owned(item, *sources)
+        if item is None or self.unproven(rule, key, item):
+            return rule.owned(*sources)
+        return rule.owned(item, *sources) | self._copied_before(rule, key, item)
+
+    def _copied_before(self, rule: Rule, key: ItemKey, item: Image) -> set[str]:
+        """The attributes of an item that a copy of some attributes wrote when it copied all, as its guard shows."""
+        if not isinstance(rule, CopyRule) or rule.copies_all or not self.is_marked(key, item):
+            return set()
+        guard = self.read(rule.name, key, item)
+        if guard is None or not guard.wrote or self._names_digest(rule, key, item, former=guard.former) != guard.wrote:
+            return set()
+        return {name for name in item if name not in rule.not_copied and not self.is_guard(name)}
 
     def mark_of(self, key: ItemKey) -> Value:
         """The mark of an item that a rule creates."""

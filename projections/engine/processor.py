@@ -195,7 +195,7 @@ class Processor:
         batch = self._batch(
             program=program,
             snapshot=snapshot,
-            guards=Guards(program, snapshot.identity, snapshot.promotions),
+            guards=Guards(program, snapshot.identity, snapshot.promotions, snapshot.replaced),
             deadline=deadline,
             report=report,
             documents=self._registry.documents,

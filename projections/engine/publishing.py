@@ -30,6 +30,7 @@ the target has to be published again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
@@ -485,19 +486,17 @@ class Publisher:
         zeros at once, the last one reads all of them.
         """
         rule, key, _, _, why = publication
-        item = self._read(key) if rule.into.created_by_publishes else None
-        if item is None:
-            return False
         rules = {each.name: each for each in (*self._program.ledger_rules_into.get(rule.into.name, ()), rule)}
-        guards = [self._items.guard(each, key, item) for each in rules.values()]
-        contributes = any(guard is not None and guard.n != 0 for guard in guards)
-        if contributes or not self._items.may_delete(rule.into, key, item):
-            return False
-        try:
-            self._items.delete(rule.into, key, item, why, rules=rules)
-        except ConditionFailed:  # another rule contributes now, or the item is deleted already
-            return False
-        return True
+        for _ in tries("an item without contributions kept changing while it was deleted"):
+            item = self._read(key) if rule.into.created_by_publishes else None
+            guards = [self._items.guard(each, key, item) for each in rules.values()]
+            contributes = any(guard is not None and guard.n != 0 for guard in guards)
+            if item is None or contributes or not self._items.may_delete(rule.into, key, item):
+                break
+            with suppress(ConditionFailed):  # another rule contributes now, or an embed has just written to the item
+                self._items.delete(rule.into, key, item, why, rules=rules)
+                return True
+        return False
 
     def _retract_claim(self, publication: Publication, item: Image, guard: Guard | None) -> bool:
         """Delete a copy without a claim, if the rule created it; else remove what the rule set, if its guard is there."""

@@ -68,7 +68,7 @@ class Refresher:
         self._program = program
         self._store = store
         self._run = run
-        self.guards = guards = Guards(program, snapshot.identity, snapshot.promotions)
+        self.guards = guards = Guards(program, snapshot.identity, snapshot.promotions, snapshot.replaced)
         self.counters = counters = counters or Counters()
         self._failures = Failures()
         self.failed = self._failures.failed

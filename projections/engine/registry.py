@@ -302,6 +302,11 @@ class RegistrySnapshot(NamedTuple):
         """The epoch of the last promotion, by version, and of the published versions also by rule."""
         return {name: version.promoted for name, version in {**self.versions, **self.active}.items()}
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The rules that have a version which was published before, and is not cleared yet, or is on standby."""
+        return frozenset(v.rule for v in self.versions.values() if v.state in ("leaving", "standby"))
+
     def promotion(self, rule: str) -> int:
         """Return the epoch of the last promotion of a version; 0 if it was never published."""
         known = self.versions.get(rule)

@@ -117,7 +117,10 @@ class Releaser:
         if release.whole and any(name in image or values for name, values in kept.items()):
             return []
         guards = held - self._adopted_again(release, image, kept)
-        return sorted([*names, *(guard for guard in guards if not self._writes(guard, entity))])
+        guards = {guard for guard in guards if not self._writes(guard, entity)}
+        if any(self._writes(name, entity) for name in image if self._items.guards.valid(name, release.key, image)):
+            guards.discard(self._items.guards.mark)  # it is of an entity that a rule has created it for
+        return sorted([*names, *guards])
 
     def _unchanged_guards(self, release: Release, image: Image) -> set[str]:
         """The guards that are still as they were when the item left; the mark only if all of them are."""
@@ -151,7 +154,7 @@ class Releaser:
 
     def _rule(self, guard: str) -> Rule | None:
         """The rule whose guard an attribute is."""
-        return self._program.rules.get(self._items.guards.rule(guard))
+        return self._program.published.get(self._items.guards.rule(guard))
 
     def _writes(self, guard: str, entity: Entity | None) -> bool:
         """Whether the rule of a guard writes to an entity."""

@@ -35,6 +35,7 @@ from projections.language.rules import (
     Render,
     Rule,
     owned_on,
+    public_name,
 )
 from projections.language.syntax import name_of, root, steps
 from projections.language.templates import KeyPattern, Template
@@ -165,13 +166,14 @@ class Compiled:
     def _copy(self, common: dict[str, Any], document: Mapping[str, Any]) -> CopyRule:
         into: Entity = common["into"]
         attributes, values = document["attributes"], document["values"].items()
+        others = [rule for rule in self.rules.values() if public_name(rule.name) != public_name(common["name"])]
         return (ClaimedCopyRule if document["claimed"] else GuardedCopyRule)(
             **common,
             attributes=None if attributes == "all" else tuple(attributes),
             pick=pick({} if attributes == "all" else attributes),
             templates=_templates({name: value for name, value in values if isinstance(value, str)}),
             constants={**into.constants, **{name: wire(value) for name, value in values if not isinstance(value, str)}},
-            not_copied=owned_on(into.name, self.rules.values()).union(into.schema.key_attributes),
+            not_copied=owned_on(into.name, others).union(into.schema.key_attributes),
             guard_prefix=self._guard_prefix,
         )
 

@@ -178,7 +178,9 @@ class _Invocation:
             reason = f"the registry could not be read or written: {error}"
             self.failed.update((task.message, reason) for task in self._waiting)
             return False
-        self._guards = Guards(self._program, self._snapshot.identity, self._snapshot.promotions)
+        self._guards = Guards(
+            self._program, self._snapshot.identity, self._snapshot.promotions, self._snapshot.replaced
+        )
         self._embedder = Embedder(
             self._program,
             self._handler.store,

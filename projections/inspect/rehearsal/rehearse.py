@@ -98,7 +98,7 @@ def rehearse(program: Program, records: Sequence[Mapping[str, Any]], *, batch_si
     names = {**logical, **{name: table for table, name in tables.names.items() if table != LEDGER}}
     registry = Registry(program, tables.store, now=lambda: 0.0)
     snapshot, running = registry.current()
-    guards = Guards(running, snapshot.identity, snapshot.promotions)
+    guards = Guards(running, snapshot.identity, snapshot.promotions, snapshot.replaced)
     waiting: Sequence[Mapping[str, Any]] = [_with_adopted_guards(program, guards, record, names) for record in records]
     decoded = [Decoded.of(program, record, names) for record in waiting]
     known = in_order([event.record for event in decoded if event.record is not None])

@@ -93,7 +93,7 @@ class Repair:
             clock=self.clock,
             chance=self.chance,
         )
-        guards = Guards(program, snapshot.identity, snapshot.promotions)
+        guards = Guards(program, snapshot.identity, snapshot.promotions, snapshot.replaced)
         self._copier = Copier(program, self.store, guards)
 
     def all(self) -> None:
