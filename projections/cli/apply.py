@@ -117,6 +117,10 @@ def command(
             reporter = Reporter(live, bar)
             runner = Runner(backfill, report=reporter.page, report_read=reporter.reading)
             counted = runner.rehearse(backfill.unrecorded_run(plan.after, segments))
+        if plan.filled and not hold:  # these are published at once
+            publication = Publication(live, backfill, segments, as_json=as_json, asks=False)
+            changes = publication.show([version.name for version in plan.filled], plan.after)
+            page["changes"] = {change.rule: change.document() for change in changes}
         code = report_dry(backfill, states_of(plan.after), counted, runner, page, as_json=as_json)
         for text in refused:
             print_line(f"would be refused: {text}", err=True)
@@ -337,11 +341,12 @@ class Publication:
             print_line("Not published. The same command, or `projections promote RULE`, publishes it.", err=True)
         return run, {"changes": {change.rule: change.document() for change in changes}}
 
-    def show(self, versions: Collection[str]) -> list[VersionChanges]:
-        """Print which values the promotion of versions changes, and return it."""
+    def show(self, versions: Collection[str], planned: RegistrySnapshot | None = None) -> list[VersionChanges]:
+        """Print which values the promotion of versions changes, and return it; by the registry, or as it is `planned`."""
         from projections.operations.backfill.version_changes import version_changes
 
-        snapshot, program = self._backfill.registry.current()
+        registry = self._backfill.registry
+        snapshot, program = (planned, registry.program(planned)) if planned else registry.current()
         names = [name for name in versions if name in snapshot.versions and not snapshot.versions[name].held]
         read = Counter[str]()
         with Bar("comparing", quiet=self._as_json) as bar:

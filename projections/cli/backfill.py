@@ -344,7 +344,7 @@ def report_dry(
         document = {
             "dry": True,
             **_common(states, phases, runner),
-            "publishedAtMost": total["publishable"],
+            "publishedOnExisting": total["publishable"],
             "writeUnits": total["write units"],
             "readUnits": total["read units"],
             "deletions": list(runner.withheld),
@@ -356,7 +356,9 @@ def report_dry(
     _print(states, phases, dry=True)
     if total["publishable"]:
         values = count(total["publishable"], "value")
-        print_line(f"at most {values} of filling rules would be published, and items created")
+        print_line(
+            f"{values} of filling rules would be published on items that exist, and others on items that are created"
+        )
     print_line(f"about {cost_words(total['write units'], total['read units'])}; nothing was written")
     _print_application_values(backfill)
     for key in runner.withheld:

@@ -110,7 +110,7 @@ class Printer:
         line = markup("{}  {:<6}  {}  [{}]{}[/]", clock, record.event, entity, style, key_words(record.key))
         rules = list(dict.fromkeys(rule.rule for rule in report.rules if rule.effect))
         if own:
-            line += "  [dim]own write[/]"
+            line += markup("  [dim]own write[/]")
         if rules:
             line += markup("  {}[cyan]{}[/]", "→ " if own else "", ", ".join(rules))
         elif not own and report.entity is not None and not (alone and alone.written):

@@ -66,6 +66,9 @@ def command(rule: str, options: Tables, promotion: PromotionOptions) -> int:
             known = ", ".join(dict.fromkeys(version.rule for version in snapshot.versions.values())) or "none"
             raise UsageError(f"there is no rule {rule} in the registry. Its rules: {known}")
         ready = [version for version in versions if version.state == "ready"]
+        active = snapshot.active.get(rule)
+        if not ready and active is not None and active.unfinished and active.recorded:
+            return active, goes_on(active)
         if not ready:
             states = ", ".join(f"{version.name} is {version.state}" for version in versions)
             filling = any(version.state == "filling" for version in versions)
@@ -78,10 +81,17 @@ def command(rule: str, options: Tables, promotion: PromotionOptions) -> int:
     return promote(choose, options, promotion)
 
 
+def goes_on(version: Version) -> str:
+    """Return the sentence about a version of which an earlier command has not published or deleted everything."""
+    return f"The publication of {version.name} is not complete: it goes on."
+
+
 def promote(
     choose: Callable[[RegistrySnapshot], tuple[Version, str]], options: Tables, promotion: PromotionOptions
 ) -> int:
-    """Promote the version that `choose` returns, with a sentence to print before. Return the exit code."""
+    """Promote the version that `choose` returns, with a sentence to print before, or go on if it is active. Return the exit
+    code.
+    """
     from projections.operations.backfill.runner import backfill_with_threads
 
     as_json, segments = promotion.as_json, promotion.segments
@@ -104,11 +114,12 @@ def promote(
     if sentence and not as_json:
         print_line(sentence)
     publication = Publication(live, backfill, segments, as_json=as_json, asks=False)
+    names = [version.name] if version.state != "active" else []
     if not answered:
-        publication.show([version.name])
-        if not ask(f"Publish {version.name}?"):
+        publication.show(names)
+        if names and not ask(f"Publish {version.name}?"):
             print_line("Nothing was written.", err=True)
             return STOPPED
-    run = backfill.begin(versions=[version.name], fills=False, segments=segments, allow_delete=promotion.allow_delete)
+    run = backfill.begin(versions=names, fills=False, segments=segments, allow_delete=promotion.allow_delete)
     work = Work(there, live, backfill, as_json=as_json)
     return work.work(run, queue_url, publication.confirm) if answered else work.work(run, queue_url)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from projections.cli.options import Tables
-from projections.cli.promote import PromotionOptions, promote, promotion_options
+from projections.cli.promote import PromotionOptions, goes_on, promote, promotion_options
 from projections.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def command(rule: str, options: Tables, promotion: PromotionOptions) -> int:
     """Publish the version of a rule again that was published before.
 
-    It was maintained meanwhile, so nothing is filled. Prints which published values change, asks, and publishes. Correct the
-    rule file, too: the next `apply` applies what it says.
+    It was maintained meanwhile, so nothing is filled. Prints which published values change, asks, and publishes. Run it
+    again after an interruption: it continues. Correct the rule file, too: the next `apply` applies what it says.
 
     \b
     Example:
@@ -39,6 +39,8 @@ def command(rule: str, options: Tables, promotion: PromotionOptions) -> int:
                 "record nothing in the ledger have no version on standby"
             )
         version = max(standby, key=lambda version: version.promoted)
+        if active.unfinished and active.number < version.number:
+            return active, goes_on(active)
         age = duration(max(0.0, time.time() - version.changed))
         return version, f"{active.name} replaced {version.name} {age} ago."
 

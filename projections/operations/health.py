@@ -66,6 +66,8 @@ class LedgerStatus:
     epoch: int | None
     versions: Mapping[str, str]
     findings: tuple[Finding, ...]
+    rolled_back: tuple[str, ...] = ()
+    """The published versions that have replaced newer ones."""
 
 
 def ledger(
@@ -88,7 +90,8 @@ def ledger(
         audit(store.get(AUDIT), now, stack=stack, schedule=schedule, since=since),
     ]
     states = {name: version.state for name, version in snapshot.versions.items()} if snapshot is not None else {}
-    return LedgerStatus(snapshot.epoch if snapshot is not None else None, states, tuple(findings))
+    back = rolled_back(snapshot) if snapshot is not None else ()
+    return LedgerStatus(snapshot.epoch if snapshot is not None else None, states, tuple(findings), back)
 
 
 def command(text: str, stack: str | None) -> str:
@@ -114,9 +117,10 @@ def rules(
     yield Finding("rules", FINE, f"epoch {snapshot.epoch}: {counted}")
     yield from _of_file(program, snapshot, apply)
     cleaned = cleanable_versions(snapshot, now.timestamp(), spare_versions(snapshot, now.timestamp()))
+    back = rolled_back(snapshot)
     for version in snapshot.versions.values():
         for says, todo, level in (
-            _of_version(version, now, apply, stack),
+            _of_version(version, version.name in back, now, apply, stack),
             _of_gap(version, apply, stack),
             _of_lanes(version, now, apply if version.name in cleaned else ""),
         ):
@@ -125,7 +129,13 @@ def rules(
                 yield Finding(f"rule {version.name}", level, says, todo)
 
 
-def _of_version(version: Version, now: datetime, apply: str, stack: str | None) -> tuple[str, str, str]:
+def rolled_back(snapshot: RegistrySnapshot) -> tuple[str, ...]:
+    """Return the published versions that have replaced newer ones."""
+    standby = [(version.rule, version.number) for version in snapshot.maintained if version.state == "standby"]
+    return tuple(v.name for v in snapshot.active.values() if any(v.rule == r and v.number < n for r, n in standby))
+
+
+def _of_version(version: Version, is_back: bool, now: datetime, apply: str, stack: str | None) -> tuple[str, str, str]:
     """Return what an operator should know of a version, what to do, and the level; empty texts if there is nothing."""
     since = f", since {duration(max(0.0, now.timestamp() - version.changed))}" if version.changed else ""
     match version.state:
@@ -140,7 +150,8 @@ def _of_version(version: Version, now: datetime, apply: str, stack: str | None) 
             return f"complete, and not published{since}", f"Run {command(f'promote {version.rule}', stack)}.", LOOK
         case "active" if version.unfinished:
             says = f"its promotion is not complete: some items may lack its values, or show another version{since}"
-            return says, f"Run {apply}: it goes on; with --allow-delete if it reports withheld deletions.", LOOK
+            todo = command(f"rollback {version.rule}", stack) if is_back else apply
+            return says, f"Run {todo}: it goes on; with --allow-delete if it reports withheld deletions.", LOOK
         case "standby":
             says = f"replaced, and maintained{since}: {command(f'rollback {version.rule}', stack)} publishes it again"
             kept = now.timestamp() - version.changed <= STANDBY_SECONDS
@@ -180,10 +191,11 @@ def _of_lanes(version: Version, now: datetime, clean: str) -> tuple[str, str, st
 
 def _of_file(program: Program, snapshot: RegistrySnapshot, apply: str) -> Iterator[Finding]:
     """Compare the rules of a file with those that are published, filling or ready."""
-    known = {v.rule: v.fingerprint for v in snapshot.maintained if v.state != "standby" or v.held}
+    live = [version for version in snapshot.maintained if version.state != "standby" or version.held]
+    known = {v.rule: {other.fingerprint for other in live if other.rule == v.rule} for v in live}
     kinds = {
         "new": [n for n, rule in program.rules.items() if n not in known and (rule.recorded or not rule.held)],
-        "changed": [n for n, rule in program.rules.items() if n in known and known[n] != rule.fingerprint],
+        "changed": [n for n, rule in program.rules.items() if n in known and rule.fingerprint not in known[n]],
         "missing": [name for name in known if name not in program.rules],
     }
     differs = "; ".join(f"{kind}: {', '.join(sorted(names))}" for kind, names in kinds.items() if names)

@@ -225,6 +225,7 @@ def deletions(old: Rules, new: Rules, change: Change) -> Iterator[str]:
 _WHICH = "other items contribute"
 _WHERE = "targets have other keys"
 _WHAT = "the values change"
+_WHAT_FIRST = "the values that it sets from now on change; those that exist stay, because it has `once`"
 _ORDER = "the order changes"
 _LISTED = "children get another list or map"
 _REASONS: Mapping[str, str] = {
@@ -290,4 +291,6 @@ def _reason(part: Part, rule: Projection) -> str | None:
         return _ONCE if part.after else _NOT_ONCE
     if name.startswith("index"):
         return _WHAT
+    if rule.action.first_only and not part.shared and _REASONS.get(name) == _WHAT:
+        return _WHAT_FIRST
     return _SHARED_REASONS.get(field) if part.shared else _REASONS.get(name)

@@ -70,7 +70,7 @@ class Difference(NamedTuple):
             yield "Build and deploy."
         if self.rules:
             deletes = ", ".join(rule.change.rule for rule in self.rules if rule.deletions)
-            flag = f" Check with `--dry-run` what {deletes} would delete, then add `--allow-delete`." if deletes else ""
+            flag = f" It lists what {deletes} would delete, and deletes that with `--allow-delete`." if deletes else ""
             yield f"Run `projections apply`: {', '.join(rule.change.rule for rule in self.rules)}.{flag}"
 
 
@@ -122,8 +122,8 @@ def _owners(old: Rules, new: Rules) -> Iterator[OwnerChange]:
     for entity in dict.fromkeys((*before, *after)):
         mine, its = before.get(entity, {}), after.get(entity, {})
         for attribute in dict.fromkeys((*mine, *its)):
-            old_rule = mine[attribute].rule if attribute in mine else None
-            new_rule = its[attribute].rule if attribute in its else None
+            old_rule = _writer(old, mine[attribute].rule) if attribute in mine else None
+            new_rule = _writer(new, its[attribute].rule) if attribute in its else None
             if old_rule == new_rule:
                 continue
             words = "all attributes" if attribute == EVERY else attribute
@@ -131,9 +131,16 @@ def _owners(old: Rules, new: Rules) -> Iterator[OwnerChange]:
             yield OwnerChange(entity, words, old_rule, new_rule, _note(old, new, old_rule, new_rule, made), made)
 
 
+def _writer(rules: Rules, rule: str) -> str | None:
+    """Return the rule, if it is not held: then the application writes."""
+    return None if rules.projections[rule].hold else rule
+
+
 def _note(old: Rules, new: Rules, before: str | None, after: str | None, made: bool) -> str:
     if before is None:
-        return "" if made else "if the application writes it, its values are overwritten"
+        first_only = after is not None and new.projections[after].action.first_only
+        stay = "values that exist stay, because it has `once`"
+        return "" if made else stay if first_only else "if the application writes it, its values are overwritten"
     if after is not None:
         return ""
     if stays := why_kept(old, before):
@@ -141,6 +148,8 @@ def _note(old: Rules, new: Rules, before: str | None, after: str | None, made: b
     fate = new.retired.get(before)
     if fate == "remove":
         return "its values are removed"
+    if before in new.projections and new.projections[before].hold:
+        return "its values stay, because it is held"
     if before in new.projections:
         return "its values are removed once the new version is published"
     if fate == "keep":

@@ -73,7 +73,9 @@ def effects_of(program: Program, made: Plan) -> Iterator[Effect]:
     for indexed in made.indexes:
         key_text = encode_key(indexed.key)
         values = {name: None if value is None else plain(value) for name, value in indexed.values.items()}
-        yield Effect("index" if indexed.kind == "index" else "compute", indexed.rules, key_text, key_text, values)
+        for rule in indexed.rules:
+            own = {name: value for name, value in values.items() if name in program.rules[rule].owned()}
+            yield Effect("index" if indexed.kind == "index" else "compute", (rule,), key_text, key_text, own)
     for push in made.pushes:
         yield Effect("push", (push.rule,), None, push.parent)
     for rule, key in made.pulls:

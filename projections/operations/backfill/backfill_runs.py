@@ -149,7 +149,7 @@ class Backfill:
             phase=PHASES[0] if fills else "promote",
             began=self.now().isoformat(timespec="seconds"),
             promotes=promotes,
-            scans=fills or _shows_other_zeros(program, snapshot, names),
+            scans=fills or bool(incomplete(snapshot)) or _shows_other_zeros(program, snapshot, names),
             allow_delete=allow_delete,
             rotates=new_secret,
             epoch=snapshot.epoch,
