@@ -41,6 +41,7 @@ from projections.engine.store import (
     Store,
     Update,
     Value,
+    Values,
 )
 from projections.errors import ConditionFailed, Occupied, Transient
 from projections.language.entity import Entity
@@ -137,17 +138,15 @@ class ApplicationItems:
     def exists(self, key: ItemKey) -> Condition:
         return Exists((self.store.schema(key.table).partition[0],))
 
-    def create(self, key: ItemKey, values: Mapping[str, Value | None], why: Purpose) -> None:
+    def create(self, key: ItemKey, values: Values, why: Purpose) -> None:
         """Create an item and mark it as created. Raise ConditionFailed with the item that has the key, if there is one."""
         self._put(key, {**values, self.guards.mark: self.guards.mark_of(key)}, why)
 
-    def _put(self, key: ItemKey, values: Mapping[str, Value | None], why: Purpose) -> None:
+    def _put(self, key: ItemKey, values: Values, why: Purpose) -> None:
         absent = Missing((self.store.schema(key.table).partition[0],))
         self.store.write(Update(key, set=_present(values), condition=absent, purpose=why))
 
-    def change(
-        self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], condition: Condition, why: Purpose
-    ) -> Update | None:
+    def change(self, entity: Entity, key: ItemKey, values: Values, condition: Condition, why: Purpose) -> Update | None:
         """Return the update of an item that exists and that `match` recognises; None values are removed.
 
         Return None if no condition can express the `match` of the entity: then the item has to be read.
@@ -162,7 +161,7 @@ class ApplicationItems:
         self,
         entity: Entity,
         key: ItemKey,
-        values: Mapping[str, Value | None],
+        values: Values,
         condition: Condition,
         why: Purpose,
         image: Image,
@@ -171,9 +170,7 @@ class ApplicationItems:
         values = {**values, **self.guards.renewed_mark(key, image)}
         return self._update(key, values, (*kind_as_read((entity,), image), condition), why)
 
-    def _update(
-        self, key: ItemKey, values: Mapping[str, Value | None], conditions: Iterable[Condition], why: Purpose
-    ) -> Update:
+    def _update(self, key: ItemKey, values: Values, conditions: Iterable[Condition], why: Purpose) -> Update:
         return Update(
             key,
             set=_present(values),
@@ -182,9 +179,7 @@ class ApplicationItems:
             purpose=why,
         )
 
-    def write(
-        self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], rule: Rule, image: Image, why: Purpose
-    ) -> None:
+    def write(self, entity: Entity, key: ItemKey, values: Values, rule: Rule, image: Image, why: Purpose) -> None:
         """Change an item if its kind and the rule's guard are as in `image`. Raise ConditionFailed otherwise."""
         guard = self.guards.as_read(rule.name, image)
         self.store.write(self.change_as_read(entity, key, values, guard, why, image))
@@ -266,7 +261,7 @@ class ApplicationItems:
         self.store.write(Update(key, remove=tuple(gone), condition=condition, purpose=why))
 
 
-def _present(values: Mapping[str, Value | None]) -> dict[str, Value]:
+def _present(values: Values) -> dict[str, Value]:
     return {name: value for name, value in values.items() if value is not None}
 
 

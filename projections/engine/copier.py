@@ -31,7 +31,7 @@ from projections.engine.copies import CopyHeal, CopyWrite, copies_of
 from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import waiting_key
 from projections.engine.running import Counters, Deadline, Run, one_by_one, tries
-from projections.engine.store import Delete, Image, ItemKey, Purpose, Records, Store, Update, Value
+from projections.engine.store import Delete, Image, ItemKey, Purpose, Records, Store, Update, Value, Values
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
@@ -122,7 +122,7 @@ class Copier:
         self,
         copy: CopyWrite,
         target: ItemKey,
-        wanted: Mapping[str, Value | None],
+        wanted: Values,
         item: Image | None,
         deadline: Deadline,
     ) -> None:
@@ -301,9 +301,7 @@ class Copier:
             self._store.write(Delete(waiting_key(heal.rule.name, text), purpose=why))
 
 
-def _add_guard(
-    guards: Guards, rule: CopyRule, target: ItemKey, at: str, by: str, attributes: Image
-) -> dict[str, Value | None]:
+def _add_guard(guards: Guards, rule: CopyRule, target: ItemKey, at: str, by: str, attributes: Image) -> Values:
     """Return the attributes of a copy with its guard: of this version of the source `by`."""
     stamp = guards.stamp(rule.name, target, at, by=by, wrote=guards.names(rule, target, attributes))
     return {**attributes, guards.name(rule.name): stamp}

@@ -32,17 +32,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.guards import Guards, as_read
 from projections.engine.ledger_items import LEDGER, link_key, links_key
 from projections.engine.running import Counters, Deadline, Run, one_by_one, slices, tries
-from projections.engine.store import AllOf, Delete, Equal, Image, ItemKey, Purpose, Records, Store, Update, Value
+from projections.engine.store import AllOf, Delete, Equal, Purpose, Records, Store, Update, Values
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.language.embeds import ListEmbedRule, Reference
 from projections.language.entity import Item
-from projections.language.keys import decode_key, encode_key
+from projections.language.keys import Image, ItemKey, Value, decode_key, encode_key
 from projections.language.program import Program
 from projections.language.values import differing
 
@@ -59,6 +59,9 @@ _LINKS_AT_ONCE = 99
 """Links in a transaction: the most actions of one, without the condition check that an operator's store adds."""
 
 _NO_LINKS: Mapping[ItemKey, Image] = {}
+
+Hopeless: TypeAlias = list[tuple[ItemKey, str]]
+"""Children that can never be updated, each with the reason."""
 
 
 def references_of(rule: ListEmbedRule, child: Item) -> tuple[list[Reference] | None, str | None]:
@@ -79,13 +82,13 @@ class ListPage(NamedTuple):
     """What a page of a push did: where the next one begins, and the children that can never be updated."""
 
     after: object
-    hopeless: list[tuple[ItemKey, str]]
+    hopeless: Hopeless
 
 
 class Wanted(NamedTuple):
     """What a child should have: attributes with the guard; whether its list is cut; and whether it has it already."""
 
-    values: dict[str, Value | None]
+    values: Values
     cut: bool
     right: bool
 
@@ -153,7 +156,7 @@ class ListEmbedder(ChildWriter):
     def _parent(self, key: ItemKey | None, parents: Mapping[ItemKey, Image]) -> Item | None:
         return self._program.recognise(key, parents.get(key)) if key is not None else None
 
-    def _update(self, rule: ListEmbedRule, child: Item, values: Mapping[str, Value | None], why: Purpose) -> Update:
+    def _update(self, rule: ListEmbedRule, child: Item, values: Values, why: Purpose) -> Update:
         """The update of a child whose references, guard and kind are as they were read."""
         references = [as_read(name, value) for name, value in sorted(rule.read_by(child).items())]
         unchanged = AllOf((*references, self._guards.as_read(rule.name, child.image)))
@@ -243,9 +246,8 @@ class ListEmbedder(ChildWriter):
             if child is None:
                 break
             references = references_of(rule, child)[0]
-            missing = [
-                each for each in parents_of(rule, child) if each not in linked and (added is None or each in added)
-            ]
+            missing = [each for each in parents_of(rule, child) if added is None or each in added]
+            missing = [each for each in missing if each not in linked]
             self._link(rule, missing, encode_key(key), deadline, records)
             linked.update(missing)
             wanted = self.wanted_attributes(rule, child, references, self._parents([references]), deadline.token())
@@ -300,7 +302,7 @@ class ListEmbedder(ChildWriter):
         records: Records,
         count: str,
         renewed: Collection[ItemKey],
-    ) -> tuple[list[tuple[ItemKey, str]], list[ItemKey]]:
+    ) -> tuple[Hopeless, list[ItemKey]]:
         """Write the lists of children that were read just now; those that are right only if they are `renewed`.
 
         Return the children that can never be updated, with the reason, and those that have changed since. Raise Transient.
@@ -313,7 +315,7 @@ class ListEmbedder(ChildWriter):
             if _is_due(wanted, child_references, renewed=child.key in renewed):
                 writes.append((wanted, self._update(rule, child, wanted.values, purpose_of(rule, records))))
         answers = self._write_all([update for _, update in writes])
-        hopeless: list[tuple[ItemKey, str]] = []
+        hopeless: Hopeless = []
         again: list[ItemKey] = []
         transient: Transient | None = None
         for (wanted, write), error in zip(writes, answers, strict=True):
@@ -331,9 +333,7 @@ class ListEmbedder(ChildWriter):
 
     # Refresh
 
-    def refresh(
-        self, rule: ListEmbedRule, children: Sequence[Item], deadline: Deadline, *, renew: bool
-    ) -> list[tuple[ItemKey, str]]:
+    def refresh(self, rule: ListEmbedRule, children: Sequence[Item], deadline: Deadline, *, renew: bool) -> Hopeless:
         """Bring children, which were read just now, to their parents. Return those that can never be updated.
 
         With `renew`, for records that were not processed, links and lists that are right are written too. Raise Transient.

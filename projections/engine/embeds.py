@@ -25,17 +25,17 @@ when the parent is gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from projections.engine.application import purpose_of
-from projections.engine.embed_lists import ChildWriter, ListEmbedder, references_of
+from projections.engine.embed_lists import ChildWriter, Hopeless, ListEmbedder, references_of
 from projections.engine.guards import Guard, Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
 from projections.engine.running import Deadline, tries
-from projections.engine.store import AllOf, AnyOf, Below, Condition, Missing, Purpose, Records, Update
+from projections.engine.store import AllOf, AnyOf, Below, Condition, Missing, Purpose, Records, Update, Values
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, Transient
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
@@ -224,9 +224,7 @@ class Embedder(ChildWriter):
     def _fence(self, rule: str, parent: str) -> Fence:
         return Fence.read(self._store.get(fence_key(rule, parent)))
 
-    def push_page(
-        self, push: Push, deadline: Deadline, records: Records = ()
-    ) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
+    def push_page(self, push: Push, deadline: Deadline, records: Records = ()) -> tuple[Push | None, Hopeless]:
         """Update one page of children. Return the next page, None at the end, and children that can never be updated.
 
         `records` are the sequence numbers of the records that the push follows from, if they are in this batch.
@@ -266,7 +264,7 @@ class Embedder(ChildWriter):
         children = self._recognise_children(rule, page.items)
         why = purpose_of(rule, records)
         writes, unsure = self._updates(rule, key, fence.version, offer, children, why, keeps=keeps)
-        hopeless: list[tuple[ItemKey, str]] = []
+        hopeless: Hopeless = []
         transient: Transient | None = None
         for write, error in zip(writes, self._write_all(writes), strict=True):
             if error is None:
@@ -414,14 +412,14 @@ class Embedder(ChildWriter):
             self.pull(rule, child_key, deadline)
         return hopeless
 
-    def _update_as_read(self, rule: EmbedRule, child: Item, wanted: Mapping[str, Value | None], why: Purpose) -> Update:
+    def _update_as_read(self, rule: EmbedRule, child: Item, wanted: Values, why: Purpose) -> Update:
         """The update of a child whose reference, guard and kind are as they were read."""
         unchanged = AllOf((*_references(rule, child), self._guards.as_read(rule.name, child.image)))
         return self._items.change_as_read(rule.into, child.key, wanted, unchanged, why, child.image)
 
     def wanted_attributes(
         self, rule: EmbedRule, child: Item, reference: ItemKey | None, fence: Fence, image: Image | None
-    ) -> dict[str, Value | None]:
+    ) -> Values:
         """Return the attributes that a child should have, with its guard. `image` is its parent's, read after the fence."""
         name = self._guards.name(rule.name)
         guard = self._guards.read(rule.name, child.key, child.image)
@@ -440,7 +438,7 @@ class Embedder(ChildWriter):
             return {**nothing, **(_values_for(rule, child, fence.last) if fence.last is not None else {}), name: stamp}
         return {**nothing, **_values_for(rule, child, _offer(rule, parent)), name: stamp}
 
-    def _without_value(self, rule: EmbedRule, child: Item, fence: Fence, by: str) -> dict[str, Value | None]:
+    def _without_value(self, rule: EmbedRule, child: Item, fence: Fence, by: str) -> Values:
         """The guard of a child that the rule has no value for, so that late pushes do not write to it."""
         if not fence.version:  # there was no push
             return {}

@@ -70,9 +70,8 @@ class EntryRefresher:
         self._ledger = Ledger(self.program, self.store, snapshot=self.snapshot, **own, **common)
         self._until = self.clock() + COMMIT_SECONDS if any(v.lanes == 0 for v in self.snapshot.maintained) else None
         self._publisher = Publisher(self.program, self.store, self.snapshot, self.guards, **common)
-        self._goals = Goals(
-            self.program, self.snapshot, self.failures, is_right=self._ledger.is_right, clock=self.clock
-        )
+        is_right = self._ledger.is_right
+        self._goals = Goals(self.program, self.snapshot, self.failures, is_right=is_right, clock=self.clock)
 
     def refresh(
         self,

@@ -142,9 +142,8 @@ def first_members(query: MemberQuery, items: Sequence[Image]) -> list[Member]:
     if query.counts:  # a damaged counter is not shown; `verify` reports it
         counted = [(item["v"], count_of(item) or 0) for item in items if "v" in item]
         return [Member(value, {COUNT: {"N": str(number)}}, "") for value, number in counted if number > 0]
-    return [
-        Member(item.get("v", {"NULL": True}), item["a"]["M"] if "a" in item else {}, item["s"]["S"]) for item in items
-    ]
+    null: Value = {"NULL": True}
+    return [Member(item.get("v", null), item["a"]["M"] if "a" in item else {}, item["s"]["S"]) for item in items]
 
 
 _LONGEST_NUMBER = 40

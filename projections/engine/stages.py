@@ -175,9 +175,8 @@ class Report:
         rejected = [rejection for rejection in rejections if not rejection.repeated]
         repeated = tuple(rejection for rejection in rejections if rejection.repeated)
         if rejected:
-            reason = (
-                "no quarantine queue is configured (QUARANTINE_QUEUE_URL); a record was rejected: " + rejected[0].reason
-            )
+            reason = "no quarantine queue is configured (QUARANTINE_QUEUE_URL); a record was rejected: "
+            reason += rejected[0].reason
             try:
                 if quarantine is not None:
                     quarantine(rejected)
@@ -443,12 +442,12 @@ class Batch:
     ) -> None:
         """Report the first of some records if a target that it leads to was not published."""
         failures = published.failures
-        for target in sorted(failures.keys() & touched):
-            self.report.refuse(
-                sequences[:1], failures[target], rule=target[0], key=target[1], target=target[1], source=source
-            )
+        first = sequences[:1]
+        for rule, target in sorted(failures.keys() & touched):
+            error = failures[rule, target]
+            self.report.refuse(first, error, rule=rule, key=target, target=target, source=source)
         if any(target not in published.done and target not in failures for target in touched):
-            self.report.fail(sequences[:1], str(self.deadline.out_of_time))
+            self.report.fail(first, str(self.deadline.out_of_time))
 
     def forget(self, published: Published) -> None:
         """Remove published targets from the entries that name them. Without time left, they stay pending."""
@@ -547,9 +546,8 @@ class Batch:
     def _embed(self, plan: Plan) -> None:
         # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
         embed_run = self.run if len(plan.pushes) == 1 else one_by_one
-        embedder = Embedder(
-            self.program, self.store, self.guards, pace=self.pace, counters=self.report.counters, run=embed_run
-        )
+        counters = self.report.counters
+        embedder = Embedder(self.program, self.store, self.guards, pace=self.pace, counters=counters, run=embed_run)
         waiting: list[tuple[Push, Records]] = []
         self.run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
         lists = {name for name, rule in self.program.embeds.items() if isinstance(rule, ListEmbedRule)}

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from projections.engine.budget import Refresh
+from projections.engine.embed_lists import Hopeless
 from projections.engine.embeds import NOT_KEPT, SETTLE_SECONDS, Push
 from projections.engine.goals import DiscardedRecord
 from projections.engine.refresh import Refresher
@@ -236,7 +237,7 @@ class Redrive:
             elif following is not None:
                 page = following[0]
 
-    def _page(self, push: Push, refresher: Refresher) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
+    def _page(self, push: Push, refresher: Refresher) -> tuple[Push | None, Hopeless]:
         return refresher.embedder.push_page(push, self._deadline())
 
     # Dead tasks

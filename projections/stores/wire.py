@@ -58,9 +58,8 @@ def value_json(value: Value) -> str:
 def take_raw_items(client: DynamoDBClient) -> None:
     """Make a client answer with the items of the body itself, whose binary values are base64 text."""
     for operation in ("BatchExecuteStatement", "BatchGetItem", "GetItem", "Query", "Scan", "UpdateItem"):
-        client.meta.events.register(
-            f"before-parse.dynamodb.{operation}", _take_items, unique_id=f"projections-{operation}-take-items"
-        )
+        own = f"projections-{operation}-take-items"
+        client.meta.events.register(f"before-parse.dynamodb.{operation}", _take_items, unique_id=own)
 
 
 def _take_items(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:

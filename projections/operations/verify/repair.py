@@ -277,10 +277,8 @@ def verify_and_repair(
         if repair and (number or scope.gaps or any(True for _ in verification.busy())):
             report("repairing", 0)
             backfill = backfill_with_threads(packaged, store, segments=segments)
-            candidates = verification.candidates
-            done = Repair(
-                scope, packaged, cautious, candidates, backfill, allow_delete=allow_delete, segments=segments, run=run
-            )
+            of_scope = scope, packaged, cautious, verification.candidates, backfill
+            done = Repair(*of_scope, allow_delete=allow_delete, segments=segments, run=run)
             before = _by_rule(verification)
             done.all()
             after = scope_now()
