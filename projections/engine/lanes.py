@@ -167,13 +167,9 @@ class Handover:
             return Split(uncounted=frozenset(version.name for version in concerned))
         self._note_labels(concerned, table, label, deadline)
         lane = Lane.of(table, label, shard)
-        cuts: dict[str, int] = {version.name: 0 for version in concerned if version.lanes_count_alone}
-        before = [version for version in concerned if not version.lanes_count_alone]
-        for version in before:
-            if (version.name, version.since, lane.name) in self._cuts:
-                cuts[version.name] = self._cuts[version.name, version.since, lane.name]
-        unknown = [version for version in before if version.name not in cuts]
-        if unknown:
+        known = {v.name: 0 if v.lanes_count_alone else self._cuts.get((v.name, v.since, lane.name)) for v in concerned}
+        cuts = {name: cut for name, cut in known.items() if cut is not None}
+        if unknown := [version for version in concerned if version.name not in cuts]:
             cuts.update(deadline.retry(partial(self._hand_over, unknown, lane, records)))
         return Split(lane, dict(sorted(cuts.items())))
 
