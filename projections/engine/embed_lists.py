@@ -120,6 +120,24 @@ class ChildWriter:
         """Make updates of children. Return the answers, position by position."""
         return chain.from_iterable(self._run([partial(self._write_paced, part) for part in slices(writes, _AT_ONCE)]))
 
+    def _write_children(
+        self, writes: Sequence[Update], note: Callable[[int], None]
+    ) -> tuple[Hopeless, list[ItemKey], Transient | None]:
+        """Make updates of children, and call `note` with the position of each that is made. Return those that can never be
+        made, those of children that have changed, and an error that passes.
+        """
+        hopeless, changed, transient = Hopeless(), list[ItemKey](), None
+        for place, error in enumerate(self._write_all(writes)):
+            if error is None:
+                note(place)
+            elif isinstance(error, InvalidRequest):
+                hopeless.append((writes[place].key, str(error)))
+            elif isinstance(error, Transient):
+                transient = error
+            else:
+                changed.append(writes[place].key)
+        return hopeless, changed, transient
+
     def _write_paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
         self._pace(len(writes))
         return self._store.write_each(writes)
@@ -314,19 +332,8 @@ class ListEmbedder(ChildWriter):
             wanted = self.wanted_attributes(rule, child, child_references, parents, deadline.token())
             if _is_due(wanted, child_references, renewed=child.key in renewed):
                 writes.append((wanted, self._update(rule, child, wanted.values, purpose_of(rule, records))))
-        answers = self._write_all([update for _, update in writes])
-        hopeless: Hopeless = []
-        again: list[ItemKey] = []
-        transient: Transient | None = None
-        for (wanted, write), error in zip(writes, answers, strict=True):
-            if error is None:
-                self._count(count, wanted)
-            elif isinstance(error, InvalidRequest):
-                hopeless.append((write.key, str(error)))
-            elif isinstance(error, Transient):
-                transient = error
-            else:
-                again.append(write.key)
+        updates = [update for _, update in writes]
+        hopeless, again, transient = self._write_children(updates, lambda at: self._count(count, writes[at][0]))
         if transient is not None:
             raise transient
         return hopeless, again

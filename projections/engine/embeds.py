@@ -36,7 +36,7 @@ from projections.engine.guards import Guard, Guards, Healing, as_read, needs_hea
 from projections.engine.ledger_items import fence_key
 from projections.engine.running import Deadline, tries
 from projections.engine.store import AllOf, AnyOf, Below, Condition, Missing, Purpose, Records, Update, Values
-from projections.errors import BadInput, ConditionFailed, InvalidRequest, Transient
+from projections.errors import BadInput, ConditionFailed, InvalidRequest
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import Image, ItemKey, Value, decode_key, encode_key
@@ -264,17 +264,8 @@ class Embedder(ChildWriter):
         children = self._recognise_children(rule, page.items)
         why = purpose_of(rule, records)
         writes, unsure = self._updates(rule, key, fence.version, offer, children, why, keeps=keeps)
-        hopeless: Hopeless = []
-        transient: Transient | None = None
-        for write, error in zip(writes, self._write_all(writes), strict=True):
-            if error is None:
-                self._counters.add("embedded")
-            elif isinstance(error, InvalidRequest):
-                hopeless.append((write.key, str(error)))
-            elif isinstance(error, Transient):
-                transient = error
-            else:
-                unsure.append(write.key)
+        hopeless, changed, transient = self._write_children(writes, lambda at: self._counters.add("embedded"))
+        unsure += changed
         for child in unsure:  # it has changed since it was read, or no condition can express its kind
             try:
                 self.pull(rule, child, deadline, records)
