@@ -158,13 +158,7 @@ class ApplicationItems:
         return self._update(key, values, (*parts, condition), why)
 
     def change_as_read(
-        self,
-        entity: Entity,
-        key: ItemKey,
-        values: Values,
-        condition: Condition,
-        why: Purpose,
-        image: Image,
+        self, entity: Entity, key: ItemKey, values: Values, condition: Condition, why: Purpose, image: Image
     ) -> Update:
         """Return the update of an item that exists and whose attributes that `match` reads are as in `image`."""
         values = {**values, **self.guards.renewed_mark(key, image)}

@@ -44,15 +44,12 @@ class Expiry(NamedTuple):
     @property
     def kept(self) -> Contributions:
         """What an entry keeps of it. Its members are others than those of an item that is created again under its key."""
-        return {
-            rule: {
-                target: {**held, "+": {_kept_name(member): digest for member, digest in held["+"].items()}}
-                if "+" in held
-                else held
-                for target, held in targets.items()
-            }
-            for rule, targets in self.contributions.items()
-        }
+
+        def keep(held: Contributed) -> Contributed:
+            return {**held, "+": {_kept_name(member): of for member, of in held["+"].items()}} if "+" in held else held
+
+        contributed = self.contributions.items()
+        return {rule: {target: keep(held) for target, held in targets.items()} for rule, targets in contributed}
 
 
 _KEPT = "~"

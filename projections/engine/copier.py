@@ -119,12 +119,7 @@ class Copier:
         return None
 
     def _write_read(
-        self,
-        copy: CopyWrite,
-        target: ItemKey,
-        wanted: Values,
-        item: Image | None,
-        deadline: Deadline,
+        self, copy: CopyWrite, target: ItemKey, wanted: Values, item: Image | None, deadline: Deadline
     ) -> None:
         """Bring an item that was read to a version of its source. Raise ConditionFailed, Occupied."""
         rule, why = copy.rule, purpose_of(copy.rule, copy.sequences)

@@ -337,13 +337,9 @@ class LaneCounter:
             condition = Equal((lane,), seen)
         purpose = Purpose("group", target[:1], target[1], tuple(dict.fromkeys([part.sequence for part in parts])))
         key = group_key(*target, self._lane.number % self._spreading.note(target, purpose))
-        values: dict[str, Value] = {
-            lane: {"N": str(parts[-1].number)},
-            self._lane.moved: {"N": self._hour},
-            **whole_key(key, target[1]),
-        }
-        add: dict[str, Value] = {"version": {"N": "1"}}
-        add |= {slot: {"N": number_text(amount)} for slot, amount in totals.items()}
+        values: dict[str, Value] = {lane: {"N": str(parts[-1].number)}, self._lane.moved: {"N": self._hour}}
+        values |= whole_key(key, target[1])
+        add = {"version": {"N": "1"}, **{slot: {"N": number_text(amount)} for slot, amount in totals.items()}}
         return Update(key, set=values, add=add, condition=condition, purpose=purpose)
 
     def _forget(self, target: Target, image: Image) -> None:

@@ -170,12 +170,7 @@ class _Comparison:
                 self._note(changes, key, old.get(text), new[text], images.get(key))
 
     def _note(
-        self,
-        changes: VersionChanges,
-        key: ItemKey,
-        old: Values | None,
-        new: Values | None,
-        image: Image | None,
+        self, changes: VersionChanges, key: ItemKey, old: Values | None, new: Values | None, image: Image | None
     ) -> None:
         rule = self._program.recorded[changes.version]
         if image is None and not (rule.creates and new):

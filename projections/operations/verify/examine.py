@@ -273,17 +273,11 @@ class Examiner:
 
     def _children(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
         children = {subject: self._program.recognise(key, image) for subject, key, image in self._read(subjects)}
-        every = [
-            (subject, child, rule)
-            for subject, child in children.items()
-            if child is not None
-            for rule in self._scope.embeds_into.get(child.entity.name, ())
-        ]
-        pairs = [
-            (subject, child, rule, reference_of(rule, child)[0])
-            for subject, child, rule in every
-            if not isinstance(rule, ListEmbedRule)
-        ]
+        into = self._scope.embeds_into
+        known = [(subject, child) for subject, child in children.items() if child is not None]
+        every = [(subject, child, rule) for subject, child in known for rule in into.get(child.entity.name, ())]
+        single = [each for each in every if not isinstance(each[2], ListEmbedRule)]
+        pairs = [(subject, child, rule, reference_of(rule, child)[0]) for subject, child, rule in single]
         fences = {(rule.name, key): fence_key(rule.name, encode_key(key)) for _, _, rule, key in pairs if key}
         raised = {} if self._scope.offline else self._store.get_many(list(dict.fromkeys(fences.values())))
         parents = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in pairs if key)))
