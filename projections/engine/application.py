@@ -165,13 +165,9 @@ class ApplicationItems:
         return self._update(key, values, (*kind_as_read((entity,), image), condition), why)
 
     def _update(self, key: ItemKey, values: Values, conditions: Iterable[Condition], why: Purpose) -> Update:
-        return Update(
-            key,
-            set=_present(values),
-            remove=tuple(sorted([name for name, value in values.items() if value is None])),
-            condition=AllOf((self.exists(key), *conditions)),
-            purpose=why,
-        )
+        gone = tuple(sorted([name for name, value in values.items() if value is None]))
+        condition = AllOf((self.exists(key), *conditions))
+        return Update(key, _present(values), gone, condition=condition, purpose=why)
 
     def write(self, entity: Entity, key: ItemKey, values: Values, rule: Rule, image: Image, why: Purpose) -> None:
         """Change an item if its kind and the rule's guard are as in `image`. Raise ConditionFailed otherwise."""

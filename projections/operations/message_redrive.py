@@ -174,16 +174,8 @@ class Redrive:
     def _refresher(self, run: Run[Any]) -> Refresher:
         """Return a refresher that works by the registry as it is now."""
         snapshot, program = self._registry.current()
-        return Refresher(
-            program,
-            self.store,
-            snapshot,
-            values=self._values,
-            run=run,
-            clock=self.now,
-            pace=self.pace,
-            counters=self.counters,
-        )
+        parts = program, self.store, snapshot
+        return Refresher(*parts, values=self._values, run=run, clock=self.now, pace=self.pace, counters=self.counters)
 
     def _deadline(self) -> Deadline:
         return Deadline.after(_SECONDS, clock=self.clock, sleep=self.sleep)

@@ -83,16 +83,9 @@ class Repair:
     def _enter(self, snapshot: RegistrySnapshot, program: Program) -> None:
         """Write by this registry from now on."""
         self._snapshot, self._program = snapshot, program
-        self._refresher = partial(
-            Refresher,
-            program,
-            self.store,
-            snapshot,
-            values=self._values,
-            run=self.run,
-            clock=self.clock,
-            chance=self.chance,
-        )
+        parts = program, self.store, snapshot
+        options: dict[str, Any] = {"values": self._values, "run": self.run, "clock": self.clock, "chance": self.chance}
+        self._refresher = partial(Refresher, *parts, **options)
         guards = Guards(program, snapshot.identity, snapshot.promotions)
         self._copier = Copier(program, self.store, guards)
 
