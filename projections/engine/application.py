@@ -86,10 +86,6 @@ class ApplicationItems:
         """The valid guard of a rule on an item."""
         return self.guards.read(rule.name, key, image)
 
-    def is_created(self, key: ItemKey, image: Image | None) -> bool:
-        """Whether an item is marked as created by a rule."""
-        return self.guards.is_created(key, image)
-
     def may_write(self, rule: Rule, entity: Entity, key: ItemKey, image: Image) -> bool:
         """Whether an item is of the entity, or was created by the rule and only lacks an attribute that `match` reads.
 
@@ -219,7 +215,7 @@ class ApplicationItems:
 
         If the application has put an item there, nothing is restored: the application decided what that item has.
         """
-        if item is None or not self.is_created(key, item):
+        if item is None or not self.guards.is_created(key, item):
             return
         absent = [Missing((name,)) for name in sorted(added)]
         condition = AllOf((self.exists(key), as_read(self.guards.mark, item[self.guards.mark]), *absent))

@@ -166,7 +166,7 @@ def _remove(
     items.remove(key, sorted(names), image, {trace.into for trace in traces}, guarded, Purpose("release", retired))
     if item is not None and makers:  # without contributions, it may have stayed only for what was just removed
         remaining = {name: value for name, value in image.items() if name not in names}
-        created_by_rules = items.is_created(key, remaining) and not _is_needed(remaining, set(), makers, today)
+        created_by_rules = guards.is_created(key, remaining) and not _is_needed(remaining, set(), makers, today)
         if created_by_rules and not items.foreign(item.entity, key, remaining):
             with suppress(ConditionFailed):
                 items.delete(item.entity, key, remaining, Purpose("delete", retired), rules=rules)

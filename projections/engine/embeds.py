@@ -105,12 +105,12 @@ class Fence(NamedTuple):
         return cls(item["version"]["S"], (values, tuple(texts)) if "last" in item else None)
 
 
-def _offer(rule: EmbedRule, parent: Item | None) -> Offer:
-    """The offer of a parent: empty if it is gone, if the rule does not apply to it, or if it cannot be evaluated."""
+def offer_of(rule: EmbedRule, parent: Item | None) -> tuple[Offer, str | None]:
+    """Return the offer of a parent: empty if it is gone, or the rule does not apply to it, or fails, with the reason."""
     try:
-        return rule.offered(parent)
-    except BadInput:
-        return {}, ()
+        return rule.offered(parent), None
+    except BadInput as problem:
+        return ({}, ()), str(problem)
 
 
 def _values_for(rule: EmbedRule, child: Item, offer: Offer) -> dict[str, Value]:
@@ -250,7 +250,7 @@ class Embedder(ChildWriter):
                 return None, []  # no offer is recorded
             offer, keeps = fence.last, True
         else:
-            offer, keeps = _offer(rule, parent), False
+            offer, keeps = offer_of(rule, parent)[0], False
         page = self._store.query(
             rule.into.table,
             partition,
@@ -354,7 +354,7 @@ class Embedder(ChildWriter):
             return push
         key = decode_key(parent)
         item = self._program.recognise(key, self._store.get(key))
-        return push._replace(last=last_offer(_offer(rule, item))) if _is_parent(rule, item) else push
+        return push._replace(last=last_offer(offer_of(rule, item)[0])) if _is_parent(rule, item) else push
 
     def refresh(
         self, children: Sequence[Item], deadline: Deadline, *, renew: bool = False
@@ -427,7 +427,7 @@ class Embedder(ChildWriter):
             if guard.by == by and (guard.at == fence.version or fence.last is None):
                 return {name: child.image[name]} if guard.at <= fence.version else {name: stamp}
             return {**nothing, **(_values_for(rule, child, fence.last) if fence.last is not None else {}), name: stamp}
-        return {**nothing, **_values_for(rule, child, _offer(rule, parent)), name: stamp}
+        return {**nothing, **_values_for(rule, child, offer_of(rule, parent)[0]), name: stamp}
 
     def _without_value(self, rule: EmbedRule, child: Item, fence: Fence, by: str) -> Values:
         """The guard of a child that the rule has no value for, so that late pushes do not write to it."""

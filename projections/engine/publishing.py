@@ -405,7 +405,7 @@ class Publisher:
             return False
         if any(not item.keys().isdisjoint(each.owned()) for each in self._program.item_rules.get(rule.into.name, ())):
             return False
-        former = self._items.is_created(key, item) and self._program.recognise(key, item) is None
+        former = self._guards.is_created(key, item) and self._program.recognise(key, item) is None
         # Without a claim, only the record of the leaving item shows the published values.
         return not former and (not rule.claimed or has_contributions(rule, group, members))
 
@@ -470,7 +470,7 @@ class Publisher:
     def _release_of(self, publication: Publication, item: Image) -> Release:
         """The release of an item that shows exactly what the group says: without a record, nothing else is known."""
         rule, key, group, members, why = publication
-        created = self._items.is_created(key, item)
+        created = self._guards.is_created(key, item)
         published = {**(rule.into.constants if created else {}), **rule.published(group.totals, members)}
         guard = self._guards.name(rule.name)
         values = {name: [(guard, value)] if value is not None else [] for name, value in published.items()}

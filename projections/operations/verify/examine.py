@@ -200,7 +200,7 @@ class Examiner:
         if made is None:
             if item is not None and guard is not None and guard.by and guard.n != 0 and not unpublished and may_write:
                 drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]
-            elif item is not None and guard is None and not unpublished and self._items.is_created(key, item):
+            elif item is not None and guard is None and not unpublished and self._guards.is_created(key, item):
                 drifts = [replace(common, kind=LEFT_OVER, actual=showing.item(item, names))]
         elif item is not None and not may_write:
             drifts = [occupied_drift(replace(common, source=made[0]), item)]
@@ -252,9 +252,7 @@ class Examiner:
     def _unwanted_item(self, rule: LedgerRule, key: ItemKey, item: Image) -> list[Drift]:
         """Return a drift for an item that rules created, to which no rule contributes, and which has nothing else."""
         target, rules = encode_key(key), self._scope.all_live_into(rule.into.name)
-        if rules is None or self._items.foreign(rule.into, key, item):
-            return []
-        if not self._items.is_created(key, item):
+        if rules is None or self._items.foreign(rule.into, key, item) or not self._guards.is_created(key, item):
             return []
         if rule.claimed:
             rules = (rule,)
