@@ -78,13 +78,6 @@ def parents_of(rule: ListEmbedRule, child: Item | None) -> dict[str, None]:
     return {encode_key(reference.key): None for reference in references or () if reference.key is not None}
 
 
-class ListPage(NamedTuple):
-    """What a page of a push did: where the next one begins, and the children that can never be updated."""
-
-    after: object
-    hopeless: Hopeless
-
-
 class Wanted(NamedTuple):
     """What a child should have: attributes with the guard; whether its list is cut; and whether it has it already."""
 
@@ -288,8 +281,11 @@ class ListEmbedder(ChildWriter):
 
     def push_page(
         self, rule: ListEmbedRule, parent: str, after: object, deadline: Deadline, records: Records
-    ) -> ListPage:
-        """Update one page of a parent's children. Raise Transient if one could not be updated now."""
+    ) -> tuple[object, Hopeless]:
+        """Update one page of a parent's children. Raise Transient if one could not be updated now.
+
+        Return where the next page begins, and the children that can never be updated.
+        """
         deadline.check()
         partition: list[Value] = [{"S": links_key(rule.name, parent)}]
         limit = min(self._children_per_page, CHILDREN_PER_LIST_PAGE)
@@ -310,7 +306,7 @@ class ListEmbedder(ChildWriter):
                 self._bring(rule, child_key, deadline, records, (), set())
             except InvalidRequest as refused:
                 hopeless.append((child_key, str(refused)))
-        return ListPage(page.after, hopeless)
+        return page.after, hopeless
 
     def _write_each(
         self,

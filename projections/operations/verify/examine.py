@@ -29,7 +29,7 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.rules import CopyRule, LedgerRule, Member
 from projections.language.values import differing
 from projections.operations.verify import showing
-from projections.operations.verify.drift import LEFT_OVER, Drift, Finding, finding, occupied_drift
+from projections.operations.verify.drift import LEFT_OVER, Drift, Finding, finding
 from projections.operations.verify.scanning import patiently
 from projections.operations.verify.verify_scope import (
     CHILD,
@@ -203,7 +203,7 @@ class Examiner:
             elif item is not None and guard is None and not unpublished and self._guards.is_created(key, item):
                 drifts = [replace(common, kind=LEFT_OVER, actual=showing.item(item, names))]
         elif item is not None and not may_write:
-            drifts = [occupied_drift(replace(common, source=made[0]), item)]
+            drifts = [replace(common, kind="occupied", source=made[0], actual=showing.item(item))]
         elif item is None:
             drifts = [replace(common, kind="copy missing", expected=showing.item(made[1]), source=made[0])]
         else:
@@ -235,8 +235,8 @@ class Examiner:
             if item is not None and not self._items.may_write(rule, rule.into, key, item):
                 drifts = []
                 if group.totals.n and not group.damaged:
-                    common = Drift("", rule.name, subject.key, unpublished=self._scope.is_unpublished(rule))
-                    drifts = [occupied_drift(common, item)]
+                    actual, unpublished = showing.item(item), self._scope.is_unpublished(rule)
+                    drifts = [Drift("occupied", rule.name, subject.key, actual=actual, unpublished=unpublished)]
             else:
                 drifts = differences(self._scope, rule, key, item, group, members)
                 empty = rule.creates and group.totals.n == 0 and not self._scope.is_unpublished(rule)
