@@ -97,12 +97,9 @@ class Change(NamedTuple):
 
     def followed_by(self, later: Change) -> Change:
         """Return this change and a later one of the same item as one."""
-        return later._replace(
-            before=self.before,
-            touched=self.touched | later.touched,
-            sequences=self.sequences + later.sequences,
-            expiries=self.expiries + later.expiries,
-        )
+        touched, expiries = self.touched | later.touched, self.expiries + later.expiries
+        sequences = self.sequences + later.sequences
+        return later._replace(before=self.before, touched=touched, sequences=sequences, expiries=expiries)
 
     def payload(self, target: Target, member: str, digest: str) -> Image | None:
         """Return the attributes that a member is to hold, if the change knows them; `digest` is that of a kept member."""

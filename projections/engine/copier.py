@@ -381,12 +381,8 @@ class CopyRefresher:
         attributes = copies_of(rule, self._program.recognise(source, image)).get(target)
         guard = self._items.guard(rule, target, item)
         try:
-            if (
-                attributes is None
-                or (guard is not None and guard.by != by)
-                or (item is None and last)
-                or (item is not None and not self._items.is_of(rule.into, target, item))
-            ):
+            unclear = (guard is not None and guard.by != by) or (item is None and last)
+            if attributes is None or unclear or (item is not None and not self._items.is_of(rule.into, target, item)):
                 return self._copier.heal(CopyHeal(rule, target, {by: ""}), deadline)
             if self._shows(name, target, item, source, attributes):
                 return None

@@ -213,15 +213,9 @@ class EntryRefresher:
                 again[key] = entry
         now = self.store.get_many(list(again))  # after their entries
         for key, entry in again.items():
-            records = discarded.get(key, ())
-            change = self._goals.change(
-                key,
-                now.get(key),
-                entry,
-                may_have_expired=key not in removed,
-                discarded=records,
-                version=deferred.get(key, ""),
-            )
+            item, expires = now.get(key), key not in removed
+            records, version = discarded.get(key, ()), deferred.get(key, "")
+            change = self._goals.change(key, item, entry, may_have_expired=expires, discarded=records, version=version)
             if change is not None:
                 changes.append(change)
             else:
