@@ -41,6 +41,7 @@ from projections.engine.store import (
     Store,
     Update,
     Value,
+    Values,
 )
 from projections.errors import ConditionFailed, Occupied, Transient
 from projections.language.entity import Entity
@@ -84,10 +85,6 @@ class ApplicationItems:
     def guard(self, rule: Rule, key: ItemKey, image: Image | None) -> Guard | None:
         """The valid guard of a rule on an item."""
         return self.guards.read(rule.name, key, image)
-
-    def is_created(self, key: ItemKey, image: Image | None) -> bool:
-        """Whether an item is marked as created by a rule."""
-        return self.guards.is_created(key, image)
 
     def may_write(self, rule: Rule, entity: Entity, key: ItemKey, image: Image) -> bool:
         """Whether an item is of the entity, or was created by the rule and only lacks an attribute that `match` reads.
@@ -137,17 +134,15 @@ class ApplicationItems:
     def exists(self, key: ItemKey) -> Condition:
         return Exists((self.store.schema(key.table).partition[0],))
 
-    def create(self, key: ItemKey, values: Mapping[str, Value | None], why: Purpose) -> None:
+    def create(self, key: ItemKey, values: Values, why: Purpose) -> None:
         """Create an item and mark it as created. Raise ConditionFailed with the item that has the key, if there is one."""
         self._put(key, {**values, self.guards.mark: self.guards.mark_of(key)}, why)
 
-    def _put(self, key: ItemKey, values: Mapping[str, Value | None], why: Purpose) -> None:
+    def _put(self, key: ItemKey, values: Values, why: Purpose) -> None:
         absent = Missing((self.store.schema(key.table).partition[0],))
         self.store.write(Update(key, set=_present(values), condition=absent, purpose=why))
 
-    def change(
-        self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], condition: Condition, why: Purpose
-    ) -> Update | None:
+    def change(self, entity: Entity, key: ItemKey, values: Values, condition: Condition, why: Purpose) -> Update | None:
         """Return the update of an item that exists and that `match` recognises; None values are removed.
 
         Return None if no condition can express the `match` of the entity: then the item has to be read.
@@ -159,32 +154,18 @@ class ApplicationItems:
         return self._update(key, values, (*parts, condition), why)
 
     def change_as_read(
-        self,
-        entity: Entity,
-        key: ItemKey,
-        values: Mapping[str, Value | None],
-        condition: Condition,
-        why: Purpose,
-        image: Image,
+        self, entity: Entity, key: ItemKey, values: Values, condition: Condition, why: Purpose, image: Image
     ) -> Update:
         """Return the update of an item that exists and whose attributes that `match` reads are as in `image`."""
         values = {**values, **self.guards.renewed_mark(key, image)}
         return self._update(key, values, (*kind_as_read((entity,), image), condition), why)
 
-    def _update(
-        self, key: ItemKey, values: Mapping[str, Value | None], conditions: Iterable[Condition], why: Purpose
-    ) -> Update:
-        return Update(
-            key,
-            set=_present(values),
-            remove=tuple(sorted([name for name, value in values.items() if value is None])),
-            condition=AllOf((self.exists(key), *conditions)),
-            purpose=why,
-        )
+    def _update(self, key: ItemKey, values: Values, conditions: Iterable[Condition], why: Purpose) -> Update:
+        gone = tuple(sorted([name for name, value in values.items() if value is None]))
+        condition = AllOf((self.exists(key), *conditions))
+        return Update(key, _present(values), gone, condition=condition, purpose=why)
 
-    def write(
-        self, entity: Entity, key: ItemKey, values: Mapping[str, Value | None], rule: Rule, image: Image, why: Purpose
-    ) -> None:
+    def write(self, entity: Entity, key: ItemKey, values: Values, rule: Rule, image: Image, why: Purpose) -> None:
         """Change an item if its kind and the rule's guard are as in `image`. Raise ConditionFailed otherwise."""
         guard = self.guards.as_read(rule.name, image)
         self.store.write(self.change_as_read(entity, key, values, guard, why, image))
@@ -234,7 +215,7 @@ class ApplicationItems:
 
         If the application has put an item there, nothing is restored: the application decided what that item has.
         """
-        if item is None or not self.is_created(key, item):
+        if item is None or not self.guards.is_created(key, item):
             return
         absent = [Missing((name,)) for name in sorted(added)]
         condition = AllOf((self.exists(key), as_read(self.guards.mark, item[self.guards.mark]), *absent))
@@ -266,7 +247,7 @@ class ApplicationItems:
         self.store.write(Update(key, remove=tuple(gone), condition=condition, purpose=why))
 
 
-def _present(values: Mapping[str, Value | None]) -> dict[str, Value]:
+def _present(values: Values) -> dict[str, Value]:
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -44,15 +44,12 @@ class Expiry(NamedTuple):
     @property
     def kept(self) -> Contributions:
         """What an entry keeps of it. Its members are others than those of an item that is created again under its key."""
-        return {
-            rule: {
-                target: {**held, "+": {_kept_name(member): digest for member, digest in held["+"].items()}}
-                if "+" in held
-                else held
-                for target, held in targets.items()
-            }
-            for rule, targets in self.contributions.items()
-        }
+
+        def keep(held: Contributed) -> Contributed:
+            return {**held, "+": {_kept_name(member): of for member, of in held["+"].items()}} if "+" in held else held
+
+        contributed = self.contributions.items()
+        return {rule: {target: keep(held) for target, held in targets.items()} for rule, targets in contributed}
 
 
 _KEPT = "~"
@@ -100,12 +97,9 @@ class Change(NamedTuple):
 
     def followed_by(self, later: Change) -> Change:
         """Return this change and a later one of the same item as one."""
-        return later._replace(
-            before=self.before,
-            touched=self.touched | later.touched,
-            sequences=self.sequences + later.sequences,
-            expiries=self.expiries + later.expiries,
-        )
+        touched, expiries = self.touched | later.touched, self.expiries + later.expiries
+        sequences = self.sequences + later.sequences
+        return later._replace(before=self.before, touched=touched, sequences=sequences, expiries=expiries)
 
     def payload(self, target: Target, member: str, digest: str) -> Image | None:
         """Return the attributes that a member is to hold, if the change knows them; `digest` is that of a kept member."""

@@ -189,7 +189,7 @@ def _remove(
     remaining: Image | None = {name: value for name, value in image.items() if name not in names}
     for _ in tries("an item kept changing while it was deleted"):
         item = today.recognise(key, remaining) if makers else None  # it may have stayed only for what was just removed
-        if item is None or remaining is None or not items.is_created(key, remaining):
+        if item is None or remaining is None or not guards.is_created(key, remaining):
             break
         if _is_needed(remaining, set(), makers, today) or items.foreign(item.entity, key, remaining):
             break

@@ -31,7 +31,7 @@ from projections.engine.copies import CopyHeal, CopyWrite, copies_of
 from projections.engine.guards import Guard, Guards
 from projections.engine.ledger_items import waiting_key
 from projections.engine.running import Counters, Deadline, Run, one_by_one, tries
-from projections.engine.store import Delete, Image, ItemKey, Purpose, Records, Store, Update, Value
+from projections.engine.store import Delete, Image, ItemKey, Purpose, Records, Store, Update, Value, Values
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
 from projections.language.entity import Item
 from projections.language.keys import decode_key, encode_key
@@ -122,12 +122,7 @@ class Copier:
         return None
 
     def _write_read(
-        self,
-        copy: CopyWrite,
-        target: ItemKey,
-        wanted: Mapping[str, Value | None],
-        item: Image | None,
-        deadline: Deadline,
+        self, copy: CopyWrite, target: ItemKey, wanted: Values, item: Image | None, deadline: Deadline
     ) -> None:
         """Bring an item that was read to a version of its source. Raise ConditionFailed, Occupied."""
         rule, why = copy.rule, purpose_of(copy.rule, copy.sequences)
@@ -305,9 +300,7 @@ class Copier:
             self._store.write(Delete(waiting_key(heal.rule.name, text), purpose=why))
 
 
-def _add_guard(
-    guards: Guards, rule: CopyRule, target: ItemKey, at: str, by: str, attributes: Image
-) -> dict[str, Value | None]:
+def _add_guard(guards: Guards, rule: CopyRule, target: ItemKey, at: str, by: str, attributes: Image) -> Values:
     """Return the attributes of a copy with its guard: of this version of the source `by`."""
     stamp = guards.stamp(rule.name, target, at, by=by, wrote=guards.names(rule, target, attributes))
     return {**attributes, guards.name(rule.name): stamp}
@@ -392,12 +385,8 @@ class CopyRefresher:
         attributes = copies_of(rule, self._program.recognise(source, image)).get(target)
         guard = self._items.guard(rule, target, item)
         try:
-            if (
-                attributes is None
-                or (guard is not None and guard.by != by)
-                or (item is None and last)
-                or (item is not None and not self._items.is_of(rule.into, target, item))
-            ):
+            unclear = (guard is not None and guard.by != by) or (item is None and last)
+            if attributes is None or unclear or (item is not None and not self._items.is_of(rule.into, target, item)):
                 return self._copier.heal(CopyHeal(rule, target, {by: ""}), deadline)
             if self._shows(name, target, item, source, attributes):
                 return None

@@ -108,12 +108,8 @@ def writes_of(
     """
     seen: dict[tuple[str, ItemKey], _Seen] = {}
     for record, old, new in changes:
-        rules = {
-            rule.name: rule
-            for item in (old, new)
-            if item is not None
-            for rule in program.copy_rules.get(item.entity.name, ())
-        }
+        items = [item for item in (old, new) if item is not None]
+        rules = {rule.name: rule for item in items for rule in program.copy_rules.get(item.entity.name, ())}
         for name, rule in rules.items():
             known: dict[str, str] = {}
             problems: dict[str, str] = {}
@@ -128,7 +124,7 @@ def writes_of(
             about.version, about.newest = record.version, new
             about.sequences.append(record.sequence)
             about.targets |= before.keys() | after.keys()
-            about.images += [item.image for item in (old, new) if item is not None]
+            about.images += [item.image for item in items]
     writes = []
     for (name, key), about in seen.items():
         copier = program.guarded_copies[name]

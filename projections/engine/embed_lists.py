@@ -32,17 +32,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems, purpose_of
 from projections.engine.guards import Guards, as_read
 from projections.engine.ledger_items import LEDGER, link_key, links_key
 from projections.engine.running import Counters, Deadline, Run, one_by_one, slices, tries
-from projections.engine.store import AllOf, Delete, Equal, Image, ItemKey, Purpose, Records, Store, Update, Value
+from projections.engine.store import AllOf, Delete, Equal, Purpose, Records, Store, Update, Values
 from projections.errors import BadInput, ConditionFailed, InvalidRequest, StoreError, TransactionCancelled, Transient
 from projections.language.embeds import EmbedRule, ListEmbedRule, Reference
 from projections.language.entity import Item
-from projections.language.keys import decode_key, encode_key
+from projections.language.keys import Image, ItemKey, Value, decode_key, encode_key
 from projections.language.program import Program
 from projections.language.rules import public_name
 from projections.language.values import differing
@@ -61,6 +61,9 @@ _LINKS_AT_ONCE = 99
 
 _NO_LINKS: Mapping[ItemKey, Image] = {}
 
+Hopeless: TypeAlias = list[tuple[ItemKey, str]]
+"""Children that can never be updated, each with the reason."""
+
 
 def references_of(rule: ListEmbedRule, child: Item) -> tuple[list[Reference] | None, str | None]:
     """Return the references of a child, or None, and why they are invalid, or why one of them is left out."""
@@ -76,17 +79,10 @@ def parents_of(rule: ListEmbedRule, child: Item | None) -> dict[str, None]:
     return {encode_key(reference.key): None for reference in references or () if reference.key is not None}
 
 
-class ListPage(NamedTuple):
-    """What a page of a push did: where the next one begins, and the children that can never be updated."""
-
-    after: object
-    hopeless: list[tuple[ItemKey, str]]
-
-
 class Wanted(NamedTuple):
     """What a child should have: attributes with the guard; whether its list is cut; and whether it has it already."""
 
-    values: dict[str, Value | None]
+    values: Values
     cut: bool
     right: bool
 
@@ -117,6 +113,24 @@ class ChildWriter:
     def _write_all(self, writes: Sequence[Update]) -> Iterator[StoreError | None]:
         """Make updates of children. Return the answers, position by position."""
         return chain.from_iterable(self._run([partial(self._write_paced, part) for part in slices(writes, _AT_ONCE)]))
+
+    def _write_children(
+        self, writes: Sequence[Update], note: Callable[[int], None]
+    ) -> tuple[Hopeless, list[ItemKey], Transient | None]:
+        """Make updates of children, and call `note` with the position of each that is made. Return those that can never be
+        made, those of children that have changed, and an error that passes.
+        """
+        hopeless, changed, transient = Hopeless(), list[ItemKey](), None
+        for place, error in enumerate(self._write_all(writes)):
+            if error is None:
+                note(place)
+            elif isinstance(error, InvalidRequest):
+                hopeless.append((writes[place].key, str(error)))
+            elif isinstance(error, Transient):
+                transient = error
+            else:
+                changed.append(writes[place].key)
+        return hopeless, changed, transient
 
     def _write_paced(self, writes: Sequence[Update]) -> list[StoreError | None]:
         self._pace(len(writes))
@@ -164,7 +178,7 @@ class ListEmbedder(ChildWriter):
     def _parent(self, key: ItemKey | None, parents: Mapping[ItemKey, Image]) -> Item | None:
         return self._program.recognise(key, parents.get(key)) if key is not None else None
 
-    def _update(self, rule: ListEmbedRule, child: Item, values: Mapping[str, Value | None], why: Purpose) -> Update:
+    def _update(self, rule: ListEmbedRule, child: Item, values: Values, why: Purpose) -> Update:
         """The update of a child whose references, guard and kind are as they were read."""
         references = [as_read(name, value) for name, value in sorted(rule.read_by(child).items())]
         unchanged = AllOf((*references, self._guards.as_read(rule.name, child.image)))
@@ -254,9 +268,8 @@ class ListEmbedder(ChildWriter):
             if child is None:
                 break
             references = references_of(rule, child)[0]
-            missing = [
-                each for each in parents_of(rule, child) if each not in linked and (added is None or each in added)
-            ]
+            missing = [each for each in parents_of(rule, child) if added is None or each in added]
+            missing = [each for each in missing if each not in linked]
             self._link(rule, missing, encode_key(key), deadline, records)
             linked.update(missing)
             wanted = self.wanted_attributes(rule, child, references, self._parents([references]), deadline.token())
@@ -279,8 +292,11 @@ class ListEmbedder(ChildWriter):
 
     def push_page(
         self, rule: ListEmbedRule, parent: str, after: object, deadline: Deadline, records: Records
-    ) -> ListPage:
-        """Update one page of a parent's children. Raise Transient if one could not be updated now."""
+    ) -> tuple[object, Hopeless]:
+        """Update one page of a parent's children. Raise Transient if one could not be updated now.
+
+        Return where the next page begins, and the children that can never be updated.
+        """
         deadline.check()
         partition: list[Value] = [{"S": links_key(rule.name, parent)}]
         limit = min(self._children_per_page, CHILDREN_PER_LIST_PAGE)
@@ -301,7 +317,7 @@ class ListEmbedder(ChildWriter):
                 self._bring(rule, child_key, deadline, records, (), set())
             except InvalidRequest as refused:
                 hopeless.append((child_key, str(refused)))
-        return ListPage(page.after, hopeless)
+        return page.after, hopeless
 
     def _write_each(
         self,
@@ -311,7 +327,7 @@ class ListEmbedder(ChildWriter):
         records: Records,
         count: str,
         renewed: Collection[ItemKey],
-    ) -> tuple[list[tuple[ItemKey, str]], list[ItemKey]]:
+    ) -> tuple[Hopeless, list[ItemKey]]:
         """Write the lists of children that were read just now; those that are right only if they are `renewed`.
 
         Return the children that can never be updated, with the reason, and those that have changed since. Raise Transient.
@@ -323,28 +339,15 @@ class ListEmbedder(ChildWriter):
             wanted = self.wanted_attributes(rule, child, child_references, parents, deadline.token())
             if _is_due(wanted, child_references, renewed=child.key in renewed):
                 writes.append((wanted, self._update(rule, child, wanted.values, purpose_of(rule, records))))
-        answers = self._write_all([update for _, update in writes])
-        hopeless: list[tuple[ItemKey, str]] = []
-        again: list[ItemKey] = []
-        transient: Transient | None = None
-        for (wanted, write), error in zip(writes, answers, strict=True):
-            if error is None:
-                self._count(count, wanted)
-            elif isinstance(error, InvalidRequest):
-                hopeless.append((write.key, str(error)))
-            elif isinstance(error, Transient):
-                transient = error
-            else:
-                again.append(write.key)
+        updates = [update for _, update in writes]
+        hopeless, again, transient = self._write_children(updates, lambda at: self._count(count, writes[at][0]))
         if transient is not None:
             raise transient
         return hopeless, again
 
     # Refresh
 
-    def refresh(
-        self, rule: ListEmbedRule, children: Sequence[Item], deadline: Deadline, *, renew: bool
-    ) -> list[tuple[ItemKey, str]]:
+    def refresh(self, rule: ListEmbedRule, children: Sequence[Item], deadline: Deadline, *, renew: bool) -> Hopeless:
         """Bring children, which were read just now, to their parents. Return those that can never be updated.
 
         With `renew`, for records that were not processed, links and lists that are right are written too. Raise Transient.

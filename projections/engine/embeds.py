@@ -25,18 +25,18 @@ when the parent is gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from projections.engine.application import purpose_of
-from projections.engine.embed_lists import ChildWriter, ListEmbedder, references_of
+from projections.engine.embed_lists import ChildWriter, Hopeless, ListEmbedder, references_of
 from projections.engine.guards import Guard, Guards, Healing, as_read, needs_healing
 from projections.engine.ledger_items import fence_key
 from projections.engine.running import Deadline, tries
-from projections.engine.store import AllOf, AnyOf, Below, Condition, Missing, Purpose, Records, Update
-from projections.errors import BadInput, ConditionFailed, InvalidRequest, Transient
+from projections.engine.store import AllOf, AnyOf, Below, Condition, Missing, Purpose, Records, Update, Values
+from projections.errors import BadInput, ConditionFailed, InvalidRequest
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Item
 from projections.language.keys import Image, ItemKey, Value, decode_key, encode_key
@@ -105,12 +105,12 @@ class Fence(NamedTuple):
         return cls(item["version"]["S"], (values, tuple(texts)) if "last" in item else None)
 
 
-def _offer(rule: EmbedRule, parent: Item | None) -> Offer:
-    """The offer of a parent: empty if it is gone, if the rule does not apply to it, or if it cannot be evaluated."""
+def offer_of(rule: EmbedRule, parent: Item | None) -> tuple[Offer, str | None]:
+    """Return the offer of a parent: empty if it is gone, or the rule does not apply to it, or fails, with the reason."""
     try:
-        return rule.offered(parent)
-    except BadInput:
-        return {}, ()
+        return rule.offered(parent), None
+    except BadInput as problem:
+        return ({}, ()), str(problem)
 
 
 def _values_for(rule: EmbedRule, child: Item, offer: Offer) -> dict[str, Value]:
@@ -227,9 +227,7 @@ class Embedder(ChildWriter):
     def _fence(self, rule: str, parent: str) -> Fence:
         return Fence.read(self._store.get(fence_key(rule, parent)))
 
-    def push_page(
-        self, push: Push, deadline: Deadline, records: Records = ()
-    ) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
+    def push_page(self, push: Push, deadline: Deadline, records: Records = ()) -> tuple[Push | None, Hopeless]:
         """Update one page of children. Return the next page, None at the end, and children that can never be updated.
 
         `records` are the sequence numbers of the records that the push follows from, if they are in this batch.
@@ -255,7 +253,7 @@ class Embedder(ChildWriter):
                 return None, []  # no offer is recorded
             offer, keeps = fence.last, True
         else:
-            offer, keeps = _offer(rule, parent), False
+            offer, keeps = offer_of(rule, parent)[0], False
         page = self._store.query(
             rule.into.table,
             partition,
@@ -269,17 +267,8 @@ class Embedder(ChildWriter):
         children = self._recognise_children(rule, page.items)
         why = purpose_of(rule, records)
         writes, unsure = self._updates(rule, key, fence.version, offer, children, why, keeps=keeps)
-        hopeless: list[tuple[ItemKey, str]] = []
-        transient: Transient | None = None
-        for write, error in zip(writes, self._write_all(writes), strict=True):
-            if error is None:
-                self._counters.add("embedded")
-            elif isinstance(error, InvalidRequest):
-                hopeless.append((write.key, str(error)))
-            elif isinstance(error, Transient):
-                transient = error
-            else:
-                unsure.append(write.key)
+        hopeless, changed, transient = self._write_children(writes, lambda at: self._counters.add("embedded"))
+        unsure += changed
         for child in unsure:  # it has changed since it was read, or no condition can express its kind
             try:
                 self.pull(rule, child, deadline, records)
@@ -368,7 +357,7 @@ class Embedder(ChildWriter):
             return push
         key = decode_key(parent)
         item = self._program.recognise(key, self._store.get(key))
-        return push._replace(last=last_offer(_offer(rule, item))) if _is_parent(rule, item) else push
+        return push._replace(last=last_offer(offer_of(rule, item)[0])) if _is_parent(rule, item) else push
 
     def refresh(
         self, children: Sequence[Item], deadline: Deadline, *, renew: bool = False
@@ -417,14 +406,14 @@ class Embedder(ChildWriter):
             self.pull(rule, child_key, deadline)
         return hopeless
 
-    def _update_as_read(self, rule: EmbedRule, child: Item, wanted: Mapping[str, Value | None], why: Purpose) -> Update:
+    def _update_as_read(self, rule: EmbedRule, child: Item, wanted: Values, why: Purpose) -> Update:
         """The update of a child whose reference, guard and kind are as they were read."""
         unchanged = AllOf((*_references(rule, child), self._guards.as_read(rule.name, child.image)))
         return self._items.change_as_read(rule.into, child.key, wanted, unchanged, why, child.image)
 
     def wanted_attributes(
         self, rule: EmbedRule, child: Item, reference: ItemKey | None, fence: Fence, image: Image | None
-    ) -> dict[str, Value | None]:
+    ) -> Values:
         """Return the attributes that a child should have, with its guard. `image` is its parent's, read after the fence."""
         name = self._guards.name(rule.name)
         guard = self._guards.read(rule.name, child.key, child.image)
@@ -441,9 +430,9 @@ class Embedder(ChildWriter):
             if guard.by == by and (guard.at == fence.version or fence.last is None):
                 return {name: child.image[name]} if guard.at <= fence.version else {name: stamp}
             return {**nothing, **(_values_for(rule, child, fence.last) if fence.last is not None else {}), name: stamp}
-        return {**nothing, **_values_for(rule, child, _offer(rule, parent)), name: stamp}
+        return {**nothing, **_values_for(rule, child, offer_of(rule, parent)[0]), name: stamp}
 
-    def _without_value(self, rule: EmbedRule, child: Item, fence: Fence, by: str) -> dict[str, Value | None]:
+    def _without_value(self, rule: EmbedRule, child: Item, fence: Fence, by: str) -> Values:
         """The guard of a child that the rule has no value for, so that late pushes do not write to it."""
         if not fence.version:  # there was no push
             return {}

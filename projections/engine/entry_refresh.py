@@ -70,9 +70,8 @@ class EntryRefresher:
         self._ledger = Ledger(self.program, self.store, snapshot=self.snapshot, **own, **common)
         self._until = self.clock() + COMMIT_SECONDS if any(v.lanes == 0 for v in self.snapshot.maintained) else None
         self._publisher = Publisher(self.program, self.store, self.snapshot, self.guards, **common)
-        self._goals = Goals(
-            self.program, self.snapshot, self.failures, is_right=self._ledger.is_right, clock=self.clock
-        )
+        is_right = self._ledger.is_right
+        self._goals = Goals(self.program, self.snapshot, self.failures, is_right=is_right, clock=self.clock)
 
     def refresh(
         self,
@@ -214,15 +213,9 @@ class EntryRefresher:
                 again[key] = entry
         now = self.store.get_many(list(again))  # after their entries
         for key, entry in again.items():
-            records = discarded.get(key, ())
-            change = self._goals.change(
-                key,
-                now.get(key),
-                entry,
-                may_have_expired=key not in removed,
-                discarded=records,
-                version=deferred.get(key, ""),
-            )
+            item, expires = now.get(key), key not in removed
+            records, version = discarded.get(key, ()), deferred.get(key, "")
+            change = self._goals.change(key, item, entry, may_have_expired=expires, discarded=records, version=version)
             if change is not None:
                 changes.append(change)
             else:

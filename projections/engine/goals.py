@@ -17,7 +17,7 @@ The part of a rule with lanes is left as it is from the end of the rule's fill o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from projections.engine.publishing import TOMBSTONE_SECONDS
 from projections.engine.registry import RegistrySnapshot
 from projections.engine.rejections import Failures
 from projections.engine.store import Image, ItemKey
-from projections.language.contribution import Contributions, Evaluated, without
+from projections.language.contribution import Contributions, without
 from projections.language.keys import encode_key
 from projections.language.program import Program
 from projections.language.rules import Rule
@@ -99,7 +99,7 @@ class Goals:
             may_have_expired = True  # the record shows the removal of an earlier item under the key
         held = entry.contributions if entry is not None else {}
         goal, learned = evaluated.contributions, shown if shown and newer else ""
-        carried = set[str]()
+        carried, is_outdated = set[str](), False
         if self._left_to_lanes:
             stay = {rule: targets for rule, targets in held.items() if rule in self._left_to_lanes}
             goal = {**without(goal, self._left_to_lanes), **stay}
@@ -117,40 +117,14 @@ class Goals:
                     carried.add(version)
             goal = {**goal, **stays}
             if stays and entry is not None and entry.epoch < self.snapshot.epoch:
-                learned = learned or entry.version  # what the entry gets with it is the epoch
-                return self._change_to(source, goal, evaluated, entry, expiries, image, learned, carried)
-        if not expiries and not learned and entry is not None and self.is_right(entry, goal):
+                is_outdated, learned = True, learned or entry.version  # what the entry gets with it is the epoch
+        if not (is_outdated or expiries or learned) and (self.is_right(entry, goal) if entry is not None else not goal):
             return None
-        if entry is None and not goal and not expiries and not learned:
-            return None
-        return self._change_to(source, goal, evaluated, entry, expiries, image, learned, carried)
-
-    def _change_to(
-        self,
-        source: str,
-        goal: Contributions,
-        evaluated: Evaluated,
-        entry: Entry | None,
-        expiries: tuple[Expiry, ...],
-        image: Image | None,
-        learned: str,
-        carried: Set[str],
-    ) -> Change:
         touched = targets_of(goal) | (entry.targets if entry is not None else set())
         for expiry in expiries:
             touched |= targets_of(expiry.contributions)
-        return Change(
-            source,
-            "",
-            entry.contributions if entry is not None else {},
-            Evaluated(goal, evaluated.payloads, evaluated.problems),
-            entry,
-            touched,
-            gone=image is None,
-            expiries=expiries,
-            learned=learned,
-            carried=carried,
-        )
+        change = Change(source, "", held, evaluated._replace(contributions=goal), entry, touched, gone=image is None)
+        return change._replace(expiries=expiries, learned=learned, carried=carried)
 
     def _unprocessed_expiries(
         self, key: ItemKey, entry: Entry | None, discarded: Sequence[DiscardedRecord]

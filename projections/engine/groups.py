@@ -117,15 +117,10 @@ def read_first(store: Store, rule: LedgerRule, target: str, query: MemberQuery) 
     items: list[Image] = []
     after: ItemKey | None = None
     head: str | None = None
+    read = partial(store.query, LEDGER, [{"S": members_key(rule.name, target)}], prefix=f"{escape(query.slot)}|")
     while True:
-        page = store.query(
-            LEDGER,
-            [{"S": members_key(rule.name, target)}],
-            prefix=f"{escape(query.slot)}|",
-            reverse=query.descending,
-            limit=_TIED if head else query.limit - len(items),
-            after=after,
-        )
+        limit = _TIED if head else query.limit - len(items)
+        page = read(reverse=query.descending, limit=limit, after=after)
         same = [item for item in page.items if head is None or shared_head(item["sk"]["S"]) == head]
         items = sorted(items + same, key=member_order, reverse=query.descending)[: query.limit]
         after = page.after
@@ -142,9 +137,8 @@ def first_members(query: MemberQuery, items: Sequence[Image]) -> list[Member]:
     if query.counts:  # a damaged counter is not shown; `verify` reports it
         counted = [(item["v"], count_of(item) or 0) for item in items if "v" in item]
         return [Member(value, {COUNT: {"N": str(number)}}, "") for value, number in counted if number > 0]
-    return [
-        Member(item.get("v", {"NULL": True}), item["a"]["M"] if "a" in item else {}, item["s"]["S"]) for item in items
-    ]
+    null: Value = {"NULL": True}
+    return [Member(item.get("v", null), item["a"]["M"] if "a" in item else {}, item["s"]["S"]) for item in items]
 
 
 _LONGEST_NUMBER = 40

@@ -14,12 +14,12 @@ had: otherwise they would set for good what follows from a value that is about t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems
 from projections.engine.guards import as_read
-from projections.engine.store import AllOf, Image, ItemKey, Purpose, Records, Role, Update, Value
+from projections.engine.store import AllOf, Image, ItemKey, Purpose, Records, Role, Update, Value, Values
 from projections.errors import BadInput, ConditionFailed, InvalidRequest
 from projections.language.entity import Entity, Item
 from projections.language.program import Program
@@ -33,8 +33,8 @@ class IndexWrite(NamedTuple):
     key: ItemKey
     entity: Entity
     image: Image
-    values: dict[str, Value | None]
-    reads: dict[str, Value | None]
+    values: Values
+    reads: Values
     rules: tuple[str, ...]
     kind: Role
     sequences: Records = ()
@@ -47,9 +47,7 @@ Refused: TypeAlias = Sequence[tuple[str, InvalidRequest]]
 """Rules whose attributes DynamoDB refused to write."""
 
 
-def index_attributes(
-    rule: ItemRule, item: Item, stored: Item | None = None
-) -> tuple[dict[str, Value | None], str | None]:
+def index_attributes(rule: ItemRule, item: Item, stored: Item | None = None) -> tuple[Values, str | None]:
     """Return the attributes that a rule sets on an item, None to remove one, and why the rule cannot be evaluated.
 
     If it cannot be evaluated, it does not apply to the item. `stored` is that of `ItemRule.desired`.
@@ -76,9 +74,7 @@ def index_write(
     return _write(rules, item, desired, sequences), problems
 
 
-def _write(
-    rules: Sequence[ItemRule], item: Item, desired: dict[str, Value | None], sequences: Records
-) -> IndexWrite | None:
+def _write(rules: Sequence[ItemRule], item: Item, desired: Values, sequences: Records) -> IndexWrite | None:
     """Return the write that gives an item what it lacks of the desired attributes of some rules."""
     values = differing(item.image, desired)
     if not values:
@@ -91,9 +87,7 @@ def _write(
     return IndexWrite(item.key, item.entity, item.image, values, reads, names, kind, sequences, apart)
 
 
-def _wanted_attributes(
-    rules: Sequence[ItemRule], item: Item, stored: Item
-) -> tuple[dict[str, Value | None], list[tuple[str, str]]]:
+def _wanted_attributes(rules: Sequence[ItemRule], item: Item, stored: Item) -> tuple[Values, list[tuple[str, str]]]:
     """Return the attributes of all rules on an item, and the rules that cannot be evaluated."""
     values: dict[str, Value | None] = {}
     problems: list[tuple[str, str]] = []
@@ -153,7 +147,7 @@ def _write_apart(items: ApplicationItems, whole: IndexWrite, error: InvalidReque
     return (any(done), refused) if done else None
 
 
-def _with(item: Item, values: Mapping[str, Value | None]) -> Item:
+def _with(item: Item, values: Values) -> Item:
     """Return an item with other values of some attributes."""
     image = {name: value for name, value in {**item.image, **values}.items() if value is not None}
     return Item(item.entity, item.key, item.variables, image)

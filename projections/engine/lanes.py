@@ -167,13 +167,9 @@ class Handover:
             return Split(uncounted=frozenset(version.name for version in concerned))
         self._note_labels(concerned, table, label, deadline)
         lane = Lane.of(table, label, shard)
-        cuts: dict[str, int] = {version.name: 0 for version in concerned if version.lanes_count_alone}
-        before = [version for version in concerned if not version.lanes_count_alone]
-        for version in before:
-            if (version.name, version.since, lane.name) in self._cuts:
-                cuts[version.name] = self._cuts[version.name, version.since, lane.name]
-        unknown = [version for version in before if version.name not in cuts]
-        if unknown:
+        known = {v.name: 0 if v.lanes_count_alone else self._cuts.get((v.name, v.since, lane.name)) for v in concerned}
+        cuts = {name: cut for name, cut in known.items() if cut is not None}
+        if unknown := [version for version in concerned if version.name not in cuts]:
             cuts.update(deadline.retry(partial(self._hand_over, unknown, lane, records)))
         return Split(lane, dict(sorted(cuts.items())))
 
@@ -341,13 +337,9 @@ class LaneCounter:
             condition = Equal((lane,), seen)
         purpose = Purpose("group", target[:1], target[1], tuple(dict.fromkeys([part.sequence for part in parts])))
         key = group_key(*target, self._lane.number % self._spreading.note(target, purpose))
-        values: dict[str, Value] = {
-            lane: {"N": str(parts[-1].number)},
-            self._lane.moved: {"N": self._hour},
-            **whole_key(key, target[1]),
-        }
-        add: dict[str, Value] = {"version": {"N": "1"}}
-        add |= {slot: {"N": number_text(amount)} for slot, amount in totals.items()}
+        values: dict[str, Value] = {lane: {"N": str(parts[-1].number)}, self._lane.moved: {"N": self._hour}}
+        values |= whole_key(key, target[1])
+        add = {"version": {"N": "1"}, **{slot: {"N": number_text(amount)} for slot, amount in totals.items()}}
         return Update(key, set=values, add=add, condition=condition, purpose=purpose)
 
     def _forget(self, target: Target, image: Image) -> None:

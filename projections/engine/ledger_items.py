@@ -245,13 +245,8 @@ class Entry(NamedTuple):
     @property
     def targets(self) -> set[Target]:
         """Return all targets that may have to be published: those contributed to, and those with a pending publish."""
-        held = {
-            (rule, target)
-            for contributions in (self.contributions, self.kept)
-            for rule, targets in contributions.items()
-            for target in targets
-        }
-        return held | self.pending
+        held = *self.contributions.items(), *self.kept.items()
+        return {(rule, target) for rule, targets in held for target in targets} | self.pending
 
     def knows(self, expiry: str) -> bool:
         """Return whether the entry shows if an expiry was processed: old ones are no longer in `expiries`."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from projections.engine.changes import Change, Expiry, targets_of
 from projections.engine.copies import CopyHeal, CopyWrite, freed_by, heals_of, writes_of
 from projections.engine.embed_lists import parents_of
-from projections.engine.embeds import Push, last_offer, needs_pull, reference_of
+from projections.engine.embeds import Push, last_offer, needs_pull, offer_of, reference_of
 from projections.engine.guards import Guards, Healing, needs_healing
 from projections.engine.indexes import IndexWrite, index_attributes, index_write
 from projections.engine.lanes import NO_LANES, Parts, Split, add_parts
@@ -20,7 +20,6 @@ from projections.engine.rejections import Rejected, alike
 from projections.engine.releases import Release
 from projections.engine.running import UNLIMITED, Deadline
 from projections.engine.store import Image, Records, Value
-from projections.errors import BadInput
 from projections.language.contribution import NOTHING, Contributions, Evaluated, without
 from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Entity, Item
@@ -496,14 +495,6 @@ def push_reason(rule: EmbedRule, old: Item | None, new: Item | None, changed: bo
         return "removed" if gone else "changed" if was else "created"
     # its children may show what an earlier parent of this key gave them
     return "replaced" if keep and not was else None
-
-
-def offer_of(rule: EmbedRule, parent: Item | None) -> tuple[Any, str | None]:
-    """Return the values that a parent gives its children; none, and a reason, if they cannot be computed."""
-    try:
-        return rule.offered(parent), None
-    except BadInput as problem:
-        return rule.offered(None), str(problem)
 
 
 def _pushes(program: Program, recognised: Recognised, reject: Reject) -> dict[Push, Records]:

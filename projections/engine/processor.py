@@ -4,7 +4,7 @@
     admit     the registry → `Batch`: which versions of rules functions work with, and which are published
     plan      records → `Plan`, pure (`plan`)
     commit    changes of contributions → `Result`s: the ledger, many source items per transaction (`stages`, `ledger`)
-    publish   results → `Published`: the targets show what the groups hold (`stages`, `publishing`)
+    publish   the targets of results show what the groups hold (`stages`, `publishing`)
     forget    the entries no longer name what was published (`stages`, `publishing`)
     others    copies, index attributes, releases, heals, embeds: one conditional write each, in any order (`stages`)
 
@@ -286,8 +286,6 @@ class Processor:
                 continue
             try:
                 made = self._plan(batch, [record], UNLIMITED)
-            except Reload:
-                raise
             except Exception as error:
                 batch.report.unusable(record, error)
                 batch.note_unusable(error)

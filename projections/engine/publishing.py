@@ -44,9 +44,9 @@ from projections.engine.ledger_items import LEDGER, Entry, Target, entry_key, re
 from projections.engine.registry import REGISTRY, RegistrySnapshot, epoch_of
 from projections.engine.releases import Release, Releaser
 from projections.engine.running import UNLIMITED, Counters, Deadline, Reload, Run, one_by_one, send_all, slices, tries
-from projections.engine.store import AllOf, Equal, Exists, Image, ItemKey, Purpose, Records, Store, Update, Value
+from projections.engine.store import AllOf, Equal, Exists, Purpose, Records, Store, Update, Values
 from projections.errors import ConditionFailed, InvalidRequest, Occupied, StoreError, Transient
-from projections.language.keys import decode_key, encode_key, is_range
+from projections.language.keys import Image, ItemKey, Value, decode_key, encode_key, is_range
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, Members, public_name
 from projections.language.values import differing
@@ -406,7 +406,7 @@ class Publisher:
             return False
         if any(not item.keys().isdisjoint(each.owned()) for each in self._program.item_rules.get(rule.into.name, ())):
             return False
-        former = self._items.is_created(key, item) and self._program.recognise(key, item) is None
+        former = self._guards.is_created(key, item) and self._program.recognise(key, item) is None
         # Without a claim, only the record of the leaving item shows the published values.
         return not former and (not rule.claimed or has_contributions(rule, group, members))
 
@@ -441,7 +441,7 @@ class Publisher:
             self._delete_empty(publication)
         return differs
 
-    def _of_other_versions(self, publication: Publication, item: Image) -> dict[str, Value | None]:
+    def _of_other_versions(self, publication: Publication, item: Image) -> Values:
         """The attributes that only other versions of the rule set, to be removed, if one of them was published last."""
         rule, key = publication.rule, publication.key
         guard = self._items.guard(rule, key, item)
@@ -471,7 +471,7 @@ class Publisher:
     def _release_of(self, publication: Publication, item: Image) -> Release:
         """The release of an item that shows exactly what the group says: without a record, nothing else is known."""
         rule, key, group, members, why = publication
-        created = self._items.is_created(key, item)
+        created = self._guards.is_created(key, item)
         published = {**(rule.into.constants if created else {}), **rule.published(group.totals, members)}
         guard = self._guards.name(rule.name)
         values = {name: [(guard, value)] if value is not None else [] for name, value in published.items()}
@@ -523,7 +523,7 @@ def has_contributions(rule: LedgerRule, group: Group, members: Members) -> bool:
     return rule.claimant(members) is not None if rule.claimed else group.totals.n > 0
 
 
-def _attributes_to_remove(owned: Iterable[str], wanted: Mapping[str, Value | None]) -> dict[str, Value | None]:
+def _attributes_to_remove(owned: Iterable[str], wanted: Values) -> Values:
     """The attributes of a copy that it does not show any more, to be removed."""
     return {name: None for name in sorted(owned) if name not in wanted}
 

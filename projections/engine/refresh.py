@@ -78,19 +78,8 @@ class Refresher:
         self._copier = Copier(program, store, guards, counters)
         self._copies = CopyRefresher(program, store, guards, self._copier, counters, run)
         self.embedder = Embedder(program, store, guards, pace=pace, counters=counters, run=run)
-        entries = EntryRefresher(
-            program,
-            store,
-            snapshot,
-            guards,
-            values or ValueCounters(),
-            self._failures,
-            counters,
-            run=run,
-            clock=clock,
-            chance=chance,
-            pace=commit_pace,
-        )
+        parts = program, store, snapshot, guards, values or ValueCounters(), self._failures, counters
+        entries = EntryRefresher(*parts, run=run, clock=clock, chance=chance, pace=commit_pace)
         self.sources, self.publish = entries.refresh, entries.publish
 
     def refresh_scanned(self, images: Mapping[ItemKey, Image], deadline: Deadline) -> None:

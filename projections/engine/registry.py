@@ -154,35 +154,18 @@ class Version(NamedTuple):
     @classmethod
     def read(cls, rule: str, number: str, fields: Mapping[str, Value]) -> Version:
         """Read a version of a rule from the registry's item."""
-        return cls(
-            rule,
-            int(number),
-            fields["f"]["S"],
-            fields["s"]["S"],
-            "r" in fields,
-            _number(fields, "e"),
-            _number(fields, "p"),
-            _number(fields, "t"),
-            _number(fields, "i"),
-            "h" in fields,
-            "u" in fields,
-            "d" in fields,
-            _number(fields, "o"),
-            _number(fields, "l") if "l" in fields else None,
-            fields["g"]["S"] if "g" in fields else "",
-            frozenset(fields["a"]["SS"]) if "a" in fields else frozenset(),
-        )
+        values: dict[str, Any] = {name: _number(fields, letter) for letter, name in _NUMBERS.items()}
+        values |= {name: letter in fields for letter, name in _FLAGS.items()}
+        values["lanes"] = _number(fields, "l") if "l" in fields else None
+        values["gap"] = fields["g"]["S"] if "g" in fields else ""
+        values["streams"] = frozenset(fields["a"]["SS"]) if "a" in fields else frozenset()
+        return cls(rule, int(number), fields["f"]["S"], fields["s"]["S"], **values)
 
     def wire(self) -> Value:
         """Return it as a value of the registry's item."""
         fields: dict[str, Value] = {"f": {"S": self.fingerprint}, "s": {"S": self.state}}
-        numbers = {"e": self.since, "p": self.promoted, "t": self.changed, "i": self.place, "o": self.overtaken}
-        for field, number in numbers.items():
-            if number:
-                fields[field] = {"N": str(number)}
-        for field, flag in (("r", self.recorded), ("h", self.held), ("u", self.unfinished), ("d", self.doubted)):
-            if flag:
-                fields[field] = {"BOOL": True}
+        fields |= {field: {"N": str(number)} for field, name in _NUMBERS.items() if (number := getattr(self, name))}
+        fields |= {field: {"BOOL": True} for field, name in _FLAGS.items() if getattr(self, name)}
         if self.lanes is not None:
             fields["l"] = {"N": str(self.lanes)}
         if self.gap:
@@ -190,6 +173,11 @@ class Version(NamedTuple):
         if self.streams:
             fields["a"] = {"SS": sorted(self.streams)}
         return {"M": fields}
+
+
+_NUMBERS = {"e": "since", "p": "promoted", "t": "changed", "i": "place", "o": "overtaken"}
+_FLAGS = {"r": "recorded", "h": "held", "u": "unfinished", "d": "doubted"}
+"""How versions are stored: the fields that are numbers, absent if 0, and those that are absent if false."""
 
 
 def _number(fields: Mapping[str, Value], name: str) -> int:

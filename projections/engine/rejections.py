@@ -103,17 +103,9 @@ _MOST_FRAMES = 30
 
 def rejection_of(source: str, refusal: Refusal, sequence: str | None = None) -> Rejected:
     """Return the rejection of a change that the ledger cannot hold for a rule: by the item, or by a target's group."""
-    by_item = refusal.target is None
-    return Rejected(
-        refusal.rule,
-        refusal.reason,
-        source,
-        sequence,
-        _table(source),
-        target=refusal.target,
-        fault=ITEM if by_item else GROUP,
-        triggered_by=() if by_item else (source,),
-    )
+    rule, reason, target = refusal
+    fault, led = (GROUP, (source,)) if target is not None else (ITEM, ())
+    return Rejected(rule, reason, source, sequence, _table(source), target=target, fault=fault, triggered_by=led)
 
 
 def rejected_by(

@@ -23,9 +23,10 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from projections.engine.application import ApplicationItems
+from projections.engine.copies import copies_of
 from projections.engine.running import tries
 from projections.engine.store import Image, ItemKey, Purpose, Records, Store, Value
-from projections.errors import BadInput, ConditionFailed
+from projections.errors import ConditionFailed
 from projections.language.entity import Entity
 from projections.language.keys import decode_key
 from projections.language.program import Program
@@ -145,11 +146,7 @@ class Releaser:
         if rule is None or not by:
             return {}
         source = decode_key(by)
-        item = self._program.recognise(source, self._store.get(source))
-        try:
-            copy = rule.copies(item).get(release.key, {}) if item is not None and item.entity is rule.source else {}
-        except BadInput:
-            return {}
+        copy = copies_of(rule, self._program.recognise(source, self._store.get(source))).get(release.key, {})
         return {name: [(self._items.guards.name(rule.name), value)] for name, value in copy.items()}
 
     def _rule(self, guard: str) -> Rule | None:

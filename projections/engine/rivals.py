@@ -105,14 +105,9 @@ def _may_heal(store: Store, ledger: str, replaced: int, others: int, now: float)
         seen = max(known.seen, now) if replaced else known.seen  # its guards stay on items also when it is gone
         values = {"since": known.since, "seen": seen, "left": left, "ttl": int(now + _KEPT)}
         unchanged = AllOf(tuple(as_read(name, item[name] if item is not None else None) for name in ("seen", "left")))
-        update = Update(
-            key,
-            set={name: {"N": f"{value:.15g}"} for name, value in values.items()},
-            condition=unchanged,
-            purpose=Purpose("registry", (), ledger),
-        )
+        sent = {name: {"N": f"{value:.15g}"} for name, value in values.items()}
         try:
-            store.write(update)
+            store.write(Update(key, sent, condition=unchanged, purpose=Purpose("registry", (), ledger)))
         except ConditionFailed as failed:
             item = failed.item
             continue

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from projections.engine.application import ApplicationItems
 from projections.engine.budget import Budget, Refresh
@@ -175,9 +175,8 @@ class Report:
         rejected = [rejection for rejection in rejections if not rejection.repeated]
         repeated = tuple(rejection for rejection in rejections if rejection.repeated)
         if rejected:
-            reason = (
-                "no quarantine queue is configured (QUARANTINE_QUEUE_URL); a record was rejected: " + rejected[0].reason
-            )
+            reason = "no quarantine queue is configured (QUARANTINE_QUEUE_URL); a record was rejected: "
+            reason += rejected[0].reason
             try:
                 if quarantine is not None:
                     quarantine(rejected)
@@ -209,18 +208,6 @@ PART = 1000
 """Targets or items that are read or published together: some tens of milliseconds of computing."""
 
 _COUNTED: Mapping[ChangeState, str] = {"applied": "applied", "duplicate": "duplicates", "deferred": "deferred"}
-
-
-class Published(NamedTuple):
-    """The targets of results that were published, and the entries with pending publishes as they were before.
-
-    `failures` has the targets that were tried and failed; other targets that are not `done` were not tried.
-    """
-
-    results: Sequence[Result]
-    pending: Mapping[str, Entry]
-    done: Set[Target]
-    failures: Mapping[Target, StoreError]
 
 
 @dataclass(eq=False)
@@ -343,9 +330,7 @@ class Batch:
         done = [result for result in results if result.state not in ("failed", "deferred")]
         counted = self._count(parts)
         if done or counted:
-            published = self.publish(done, counted)
-            if published is not None:
-                self.forget(published)
+            self.publish(done, counted)
 
     def _count(self, parts: Parts) -> dict[Target, tuple[list[str], Image | None]]:
         """Count parts by the shard's lane. Return the groups that they change: records, and the group if it is known."""
@@ -401,10 +386,8 @@ class Batch:
         task = Refresh(change.source, change.version, change.gone)
         self.attempt(partial(self.leave, task), change.sequences[0], "", change.source)
 
-    def publish(
-        self, results: Sequence[Result], counted: Mapping[Target, tuple[Sequence[str], Image | None]]
-    ) -> Published | None:
-        """Publish the targets of results and of what lanes counted, while there is time. None if entries cannot be read."""
+    def publish(self, results: Sequence[Result], counted: Mapping[Target, tuple[Sequence[str], Image | None]]) -> None:
+        """Publish the targets of results and of what lanes counted, while there is time, and forget what was published."""
         try:
             pending: dict[str, Entry] = {}
             for part in slices(results, PART):
@@ -414,7 +397,7 @@ class Batch:
                 self.report.fail(result.change.sequences, str(error))
             for sequences, _ in counted.values():
                 self.report.fail(sequences, str(error))
-            return None
+            return
         done: set[Target] = set()
         failures: dict[Target, StoreError] = {}
         records = _records(results, pending)
@@ -429,39 +412,34 @@ class Batch:
             done.update(targets)
         if self.publisher.lost:
             self.note_gaps(self.publisher.lost, "a target shows more than the ledger has: it was restored")
-        published = Published(results, pending, done - unpublished_targets(failures), failures)
+        published = done - unpublished_targets(failures)
+
+        def report_unpublished(sequences: Sequence[str], touched: Set[Target], source: str | None = None) -> None:
+            """Report the first of some records if a target that it leads to was not published."""
+            first = sequences[:1]
+            for rule, target in sorted(failures.keys() & touched):
+                error = failures[rule, target]
+                self.report.refuse(first, error, rule=rule, key=target, target=target, source=source)
+            if touched - published - failures.keys():  # they were not tried
+                self.report.fail(first, str(self.deadline.out_of_time))
+
         if failures or len(done) < len(records):
             for result in results:
-                touched = _touched_by(result, pending)
-                self._report_unpublished(published, result.change.sequences, touched, result.change.source)
+                report_unpublished(result.change.sequences, _touched_by(result, pending), result.change.source)
             for target, (sequences, _) in counted.items():
-                self._report_unpublished(published, sequences, {target})
-        return published
+                report_unpublished(sequences, {target})
+        self._forget({result.change.source: result.change.sequences for result in results}, pending, published)
 
-    def _report_unpublished(
-        self, published: Published, sequences: Sequence[str], touched: Set[Target], source: str | None = None
-    ) -> None:
-        """Report the first of some records if a target that it leads to was not published."""
-        failures = published.failures
-        for target in sorted(failures.keys() & touched):
-            self.report.refuse(
-                sequences[:1], failures[target], rule=target[0], key=target[1], target=target[1], source=source
-            )
-        if any(target not in published.done and target not in failures for target in touched):
-            self.report.fail(sequences[:1], str(self.deadline.out_of_time))
-
-    def forget(self, published: Published) -> None:
+    def _forget(self, records: Mapping[str, Records], pending: Mapping[str, Entry], published: Set[Target]) -> None:
         """Remove published targets from the entries that name them. Without time left, they stay pending."""
-        if not published.pending:
+        if not pending:
             return
-        records = {result.change.source: result.change.sequences for result in published.results}
         if self.deadline.over:
-            for source in published.pending:
+            for source in pending:
                 self.report.fail(records[source][:1], str(self.deadline.out_of_time))
             return
-        entries = [(source, entry, entry.pending & published.done) for source, entry in published.pending.items()]
-        now, run = self.clock(), self.run
-        failures = forget(self.store, entries, now, self.deadline, run, records)
+        entries = [(source, entry, entry.pending & published) for source, entry in pending.items()]
+        failures = forget(self.store, entries, self.clock(), self.deadline, self.run, records)
         for source, error in failures.items():
             self.report.refuse(records[source][:1], error, rule=None, key=source)
 
@@ -547,9 +525,8 @@ class Batch:
     def _embed(self, plan: Plan) -> None:
         # many parents at once, or the children of one: never both, because what runs at once must not wait for itself
         embed_run = self.run if len(plan.pushes) == 1 else one_by_one
-        embedder = Embedder(
-            self.program, self.store, self.guards, pace=self.pace, counters=self.report.counters, run=embed_run
-        )
+        counters = self.report.counters
+        embedder = Embedder(self.program, self.store, self.guards, pace=self.pace, counters=counters, run=embed_run)
         waiting: list[tuple[Push, Records]] = []
         self.run([partial(self._push, embedder, push, records, waiting) for push, records in plan.pushes.items()])
         lists = {name for name, rule in self.program.embeds.items() if isinstance(rule, ListEmbedRule)}

@@ -23,6 +23,10 @@ Path: TypeAlias = tuple[str, ...]
 """Names leading to a value: `("likeCount",)`, or into maps: `("~likes", "at")`."""
 
 
+Values: TypeAlias = Mapping[str, Value | None]
+"""Attributes of an item, to be written or shown; None for one to be removed, or absent."""
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def _frozen(kind: type[T]) -> type[T]:
     """Make a dataclass whose instances only mypy keeps from being changed. At run time, that takes four times as long."""

@@ -201,20 +201,21 @@ class AuditHandler:
         return Audited(round_.items, tuple(round_.drifts), counts)
 
 
+@dataclass(eq=False)
 class _Round:
     """One run through a slice. It advances the position."""
 
-    def __init__(self, handler: AuditHandler, scope: Scope, place: _Place, seconds_left: Callable[[], float]) -> None:
-        self._handler = handler
-        self._scope = scope
-        self._place = place
-        self._left = seconds_left
-        self._examiner = Examiner(scope, handler.store, handler.sleep)
+    _handler: AuditHandler
+    _scope: Scope
+    _place: _Place
+    _seconds_left: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._examiner = Examiner(self._scope, self._handler.store, self._handler.sleep)
         self._new: list[_Candidate] = []
-        self.tables = [*scope.tables, *([LEDGER] if scope.ledger else [])]
+        self.tables = [*self._scope.tables, *([LEDGER] if self._scope.ledger else [])]
         self.drifts: list[Drift] = []
-        self.items = 0
-        self._read = 0
+        self.items = self._read = 0
 
     def look_again(self) -> None:
         """Examine the candidates of earlier runs: each is drift, or fine, or examined again."""
@@ -235,7 +236,7 @@ class _Round:
         place, handler = self._place, self._handler
         if place.table >= len(self.tables):  # the last run ended a round, or the rules have fewer tables now
             place.table, place.segment, place.after, place.items = 0, 0, None, 0
-        while self._left() > handler.patience and len(self._new) < _MOST_NEW and self._read < handler.items:
+        while self._seconds_left() > handler.patience and len(self._new) < _MOST_NEW and self._read < handler.items:
             table = self.tables[place.table]
             limit = min(handler.page, handler.items - self._read)
             read = partial(handler.store.scan, table, segment=place.segment, segments=place.segments)

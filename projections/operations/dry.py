@@ -69,12 +69,6 @@ class _Withholding(WrappedStore):
         self.withheld: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
 
-    def withhold(self, key: ItemKey, rule: str) -> None:
-        """Record that values of a rule were not removed from an item."""
-        with self._lock:
-            self.withheld[rule] += 1
-            self.example(key, rule)
-
     def example(self, key: ItemKey, rule: str) -> None:
         if len(self.examples) < MOST_EXAMPLES:
             self.examples[encode_key(key)] = rule
@@ -129,7 +123,9 @@ class Cautious(_Withholding):
         if write.condition is not None and not holds(write.condition, image):
             raise ConditionFailed(image)
         if image is not None:
-            self.withhold(write.key, counted_as(write))
+            with self._lock:
+                self.withheld[counted_as(write)] += 1
+                self.example(write.key, counted_as(write))
 
 
 MOST_CHANGES = 5

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from projections.engine.budget import Refresh
+from projections.engine.embed_lists import Hopeless
 from projections.engine.embeds import NOT_KEPT, SETTLE_SECONDS, Push
 from projections.engine.goals import DiscardedRecord
 from projections.engine.refresh import Refresher
@@ -173,16 +174,8 @@ class Redrive:
     def _refresher(self, run: Run[Any]) -> Refresher:
         """Return a refresher that works by the registry as it is now."""
         snapshot, program = self._registry.current()
-        return Refresher(
-            program,
-            self.store,
-            snapshot,
-            values=self._values,
-            run=run,
-            clock=self.now,
-            pace=self.pace,
-            counters=self.counters,
-        )
+        parts = program, self.store, snapshot
+        return Refresher(*parts, values=self._values, run=run, clock=self.now, pace=self.pace, counters=self.counters)
 
     def _deadline(self) -> Deadline:
         return Deadline.after(_SECONDS, clock=self.clock, sleep=self.sleep)
@@ -236,7 +229,7 @@ class Redrive:
             elif following is not None:
                 page = following[0]
 
-    def _page(self, push: Push, refresher: Refresher) -> tuple[Push | None, list[tuple[ItemKey, str]]]:
+    def _page(self, push: Push, refresher: Refresher) -> tuple[Push | None, Hopeless]:
         return refresher.embedder.push_page(push, self._deadline())
 
     # Dead tasks

@@ -127,13 +127,8 @@ def take_apart(condition: Condition, values: list[Value]) -> Shape:
     return kind, condition.path  # type: ignore[union-attr]
 
 
-def expressions(update: Update | None, condition: Condition | None) -> Expressions:
-    """Return the expressions of an update, or of a delete if `update` is None."""
-    return express(update, condition)[0]
-
-
 def express(update: Update | None, condition: Condition | None) -> tuple[Expressions, list[Value]]:
-    """Return the expressions of a write, and its values in the order in which they are numbered."""
+    """Return the expressions of an update, of a delete if `update` is None; and its values as they are numbered."""
     if update is None:
         values: list[Value] = []
         return _compile((), (), (), (), take_apart(condition, values) if condition else ()), values

@@ -114,13 +114,8 @@ class DynamoDBStore:
         return self._call(operation, **wire)
 
     def get(self, key: ItemKey, attributes: Sequence[str] | None = None) -> Image | None:
-        answer = self._call(
-            "GetItem",
-            TableName=self._requests.name(key.table),
-            Key=self._requests.key(key),
-            ConsistentRead=True,
-            **self._requests.projection(key.table, attributes),
-        )
+        name, projected = self._requests.name(key.table), self._requests.projection(key.table, attributes)
+        answer = self._call("GetItem", TableName=name, Key=self._requests.key(key), ConsistentRead=True, **projected)
         if "Item" not in answer:
             return None
         return from_boto(answer["Item"]) if attributes is None or attributes else {}

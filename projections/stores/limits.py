@@ -23,7 +23,7 @@ from projections.engine.store import Condition, Image, ItemKey, Schema, Update, 
 from projections.errors import InvalidRequest
 from projections.language.keys import PARTITION_KEY_BYTES, SORT_KEY_BYTES
 from projections.language.values import attribute_size, item_size, number_text, size
-from projections.stores.condition_expressions import ORDERED, expressions, operands, paths
+from projections.stores.condition_expressions import ORDERED, express, operands, paths
 
 ITEM_BYTES = 400 * 1024
 PAGE_BYTES = 1024 * 1024
@@ -295,7 +295,7 @@ def _check_update(update: Update, values: dict[str, Value]) -> int:
 
 
 def _check_texts(write: Update) -> None:
-    texts = expressions(write, write.condition)
+    texts, _ = express(write, write.condition)
     if max(len(texts.update), len(texts.condition)) > EXPRESSION_BYTES:
         raise InvalidRequest("Expression size has exceeded the maximum allowed size")
     if texts.operators > OPERATORS:

@@ -17,14 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 from projections.engine.store import Condition, Delete, Image, ItemKey, Page, Schema, Update, Value, Write, answer_to
-from projections.errors import (
-    ConditionFailed,
-    InvalidRequest,
-    Misconfigured,
-    Reason,
-    StoreError,
-    TransactionCancelled,
-)
+from projections.errors import ConditionFailed, InvalidRequest, Misconfigured, Reason, StoreError, TransactionCancelled
 from projections.language.values import attribute_size, item_size, number_text, size
 from projections.stores.condition_expressions import comparable, holds
 from projections.stores.limits import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from projections.engine.store import Image, Value
@@ -58,9 +58,8 @@ def value_json(value: Value) -> str:
 def take_raw_items(client: DynamoDBClient) -> None:
     """Make a client answer with the items of the body itself, whose binary values are base64 text."""
     for operation in ("BatchExecuteStatement", "BatchGetItem", "GetItem", "Query", "Scan", "UpdateItem"):
-        client.meta.events.register(
-            f"before-parse.dynamodb.{operation}", _take_items, unique_id=f"projections-{operation}-take-items"
-        )
+        own = f"projections-{operation}-take-items"
+        client.meta.events.register(f"before-parse.dynamodb.{operation}", _take_items, unique_id=own)
 
 
 def _take_items(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
@@ -84,36 +83,29 @@ def to_boto(image: Image) -> dict[str, Any]:
 
 
 def boto_value(value: Value) -> Any:
-    for kind, content in value.items():
-        if kind in _PLAIN:
-            break
-        match kind:
-            case "M":
-                return {kind: to_boto(content)}
-            case "L":
-                return {kind: [boto_value(each) for each in content]}
-            case "B":
-                return {kind: b64decode(content)}
-            case "BS":
-                return {kind: [b64decode(each) for each in content]}
-    return value
+    return _with_binary(value, b64decode)
 
 
 def from_boto(image: Mapping[str, Any]) -> dict[str, Value]:
-    return {name: _plain_value(value) for name, value in image.items()}
+    return {name: _with_binary(value, _base64) for name, value in image.items()}
 
 
-def _plain_value(value: Mapping[str, Any]) -> Value:
+def _base64(content: Any) -> str:
+    return b64encode(content).decode() if isinstance(content, bytes) else content
+
+
+def _with_binary(value: Mapping[str, Any], converted: Callable[[Any], Any]) -> Any:
+    """Return a value with all binary in it converted."""
     for kind, content in value.items():
         if kind in _PLAIN:
             break
         match kind:
             case "M":
-                return {kind: from_boto(content)}
+                return {kind: {name: _with_binary(each, converted) for name, each in content.items()}}
             case "L":
-                return {kind: [_plain_value(each) for each in content]}
-            case "B" if isinstance(content, bytes):
-                return {kind: b64encode(content).decode()}
+                return {kind: [_with_binary(each, converted) for each in content]}
+            case "B":
+                return {kind: converted(content)}
             case "BS":
-                return {kind: [b64encode(each).decode() if isinstance(each, bytes) else each for each in content]}
+                return {kind: [converted(each) for each in content]}
     return value

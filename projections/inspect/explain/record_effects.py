@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from projections.engine.changes import Change, combine
 from projections.engine.copies import freed_by, heals_of
-from projections.engine.embeds import needs_pull
+from projections.engine.embeds import needs_pull, offer_of
 from projections.engine.guards import Guards, Healing
-from projections.engine.plan import Plan, freed_targets, offer_of, plan, push_reason, target_healing
+from projections.engine.plan import Plan, freed_targets, plan, push_reason, target_healing
 from projections.engine.records import Record
 from projections.inspect.explain.matching import Verdict, nearest_entities, verdict
 from projections.inspect.explain.words import encoded_words, json_words, short, without_hashes

@@ -62,8 +62,7 @@ def estimate_fill(program: Program, store: Store, planned: RegistrySnapshot, siz
     """Return the estimate for the registry as `planned`. `sizes` are about the items of each table. Raises Transient."""
     sampler = Backfill(program, store, now=lambda: datetime.now(UTC), run=at_once(_SEGMENTS), page=_PAGE, dry=True)
     run = sampler.unrecorded_run(planned, _SEGMENTS)
-    total, sampled, exact, items = Counter[str](), 0, True, 0
-    rejected = 0
+    total, exact, items, sampled, rejected = Counter[str](), True, 0, 0, 0
     for phase in ("items", "entries", "targets"):
         for table in sampler.tables_of(run, phase):
             counts, whole = Counter[str](), True
@@ -78,13 +77,7 @@ def estimate_fill(program: Program, store: Store, planned: RegistrySnapshot, siz
             if phase == "items":
                 items, sampled, rejected = items + size, sampled + counts["items"], rejected + counts["rejected"]
     added = max(0, total["entries"] - sizes.get(LEDGER, 0))
-    words = ("entries", "groups", "members", "publishable")
-    return FillEstimate(
-        items,
-        sum(number for name, number in total.items() if name in words or name.startswith(("created|", "changed|"))),
-        total["write units"],
-        total["read units"] + _READS_OF_AN_ENTRY * added,
-        sampled,
-        rejected,
-        exact,
-    )
+    words, changes = ("entries", "groups", "members", "publishable"), ("created|", "changed|")
+    writes = sum(number for name, number in total.items() if name in words or name.startswith(changes))
+    reads = total["read units"] + _READS_OF_AN_ENTRY * added
+    return FillEstimate(items, writes, total["write units"], reads, sampled, rejected, exact)

@@ -334,15 +334,10 @@ class _Work:
 
     def _strange(self, image: Image, item: Item | None) -> Sequence[LedgerRule]:
         """Return the rules whose guards are on an item of another kind: publishing removes what they set on it."""
-        prefix = self.program.guard_prefix
+        prefix, into = self.program.guard_prefix, self.program.ledger_rules_into.items()
         names = {name.removeprefix(prefix) for name in image if name.startswith(prefix)}
-        return [
-            rule
-            for entity, rules in self.program.ledger_rules_into.items()
-            if names and (item is None or item.entity.name != entity)
-            for rule in rules
-            if public_name(rule.name) in names
-        ]
+        others = [rules for entity, rules in into if names and (item is None or item.entity.name != entity)]
+        return [rule for rules in others for rule in rules if public_name(rule.name) in names]
 
     def _publish_targets(self, targets: Sequence[Target]) -> None:
         self.counts["targets"] += len(targets)

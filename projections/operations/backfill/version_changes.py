@@ -16,7 +16,7 @@ from typing import Any
 from projections.engine.groups import read_groups, read_members
 from projections.engine.ledger_items import LEDGER, Target, group_of
 from projections.engine.registry import RegistrySnapshot
-from projections.engine.store import Image, ItemKey, Store, Value
+from projections.engine.store import Image, ItemKey, Store, Value, Values
 from projections.language.keys import decode_key, encode_key, is_range
 from projections.language.program import Program
 from projections.language.rules import LedgerRule, public_name
@@ -170,12 +170,7 @@ class _Comparison:
                 self._note(changes, key, old.get(text), new[text], images.get(key))
 
     def _note(
-        self,
-        changes: VersionChanges,
-        key: ItemKey,
-        old: Mapping[str, Value | None] | None,
-        new: Mapping[str, Value | None] | None,
-        image: Image | None,
+        self, changes: VersionChanges, key: ItemKey, old: Values | None, new: Values | None, image: Image | None
     ) -> None:
         rule = self._program.recorded[changes.version]
         if image is None and not (rule.creates and new):
@@ -191,18 +186,18 @@ class _Comparison:
             if not ((was is None and becomes is None) or (was and becomes and same(was, becomes))):
                 changes.attributes.setdefault(name, AttributeChanges()).add(key, name, was, becomes)
 
-    def _zeros(self, rule: LedgerRule, key: ItemKey) -> Mapping[str, Value | None]:
+    def _zeros(self, rule: LedgerRule, key: ItemKey) -> Values:
         """Return what a version shows on a target to which nothing contributes."""
         if rule.creates or not rule.into.at(key):
             return {}
         return zeros(rule)
 
-    def _shown_values(self, version: str, texts: Collection[str]) -> dict[str, Mapping[str, Value | None] | None]:
+    def _shown_values(self, version: str, texts: Collection[str]) -> dict[str, Values | None]:
         """Return what a version shows on targets; None where it has no group."""
         rule = self._program.recorded[version]
         targets: list[Target] = [(version, text) for text in texts]
         groups = read_groups(self._store, targets)
-        shown: dict[str, Mapping[str, Value | None] | None] = {}
+        shown: dict[str, Values | None] = {}
         for (_, text), group in groups.items():
             if group.version == 0 or group.damaged:
                 shown[text] = None

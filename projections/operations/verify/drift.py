@@ -9,7 +9,6 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from projections.engine.store import Image
-from projections.operations.verify import showing
 
 ITEM, GROUP, ENTRY, SOURCE = "item", "group", "entry", "source"
 SIDES = (ITEM, GROUP, ENTRY, SOURCE)
@@ -165,11 +164,6 @@ class Finding:
     reached: str = ""
     known: str = ""
     push: str = ""
-
-
-def occupied_drift(common: Drift, item: Image) -> Drift:
-    """Return the drift for an item of another kind under the key of an item that a rule would create."""
-    return replace(common, kind="occupied", actual=showing.item(item))
 
 
 def finding(drifts: Sequence[Drift], item: Image | None, *state: object) -> Finding:

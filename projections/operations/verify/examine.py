@@ -29,7 +29,7 @@ from projections.language.keys import decode_key, encode_key
 from projections.language.rules import CopyRule, LedgerRule, Member
 from projections.language.values import differing
 from projections.operations.verify import showing
-from projections.operations.verify.drift import LEFT_OVER, Drift, Finding, finding, occupied_drift
+from projections.operations.verify.drift import LEFT_OVER, Drift, Finding, finding
 from projections.operations.verify.scanning import patiently
 from projections.operations.verify.verify_scope import (
     CHILD,
@@ -200,10 +200,10 @@ class Examiner:
         if made is None:
             if item is not None and guard is not None and guard.by and guard.n != 0 and not unpublished and may_write:
                 drifts = [replace(common, kind="copy extra", actual=showing.item(item, names), source=guard.by)]
-            elif item is not None and guard is None and not unpublished and self._items.is_created(key, item):
+            elif item is not None and guard is None and not unpublished and self._guards.is_created(key, item):
                 drifts = [replace(common, kind=LEFT_OVER, actual=showing.item(item, names))]
         elif item is not None and not may_write:
-            drifts = [occupied_drift(replace(common, source=made[0]), item)]
+            drifts = [replace(common, kind="occupied", source=made[0], actual=showing.item(item))]
         elif item is None:
             drifts = [replace(common, kind="copy missing", expected=showing.item(made[1]), source=made[0])]
         else:
@@ -235,8 +235,8 @@ class Examiner:
             if item is not None and not self._items.may_write(rule, rule.into, key, item):
                 drifts = []
                 if group.totals.n and not group.damaged:
-                    common = Drift("", rule.name, subject.key, unpublished=self._scope.is_unpublished(rule))
-                    drifts = [occupied_drift(common, item)]
+                    actual, unpublished = showing.item(item), self._scope.is_unpublished(rule)
+                    drifts = [Drift("occupied", rule.name, subject.key, actual=actual, unpublished=unpublished)]
             else:
                 drifts = differences(self._scope, rule, key, item, group, members)
                 empty = rule.creates and group.totals.n == 0 and not self._scope.is_unpublished(rule)
@@ -252,9 +252,7 @@ class Examiner:
     def _unwanted_item(self, rule: LedgerRule, key: ItemKey, item: Image) -> list[Drift]:
         """Return a drift for an item that rules created, to which no rule contributes, and which has nothing else."""
         target, rules = encode_key(key), self._scope.all_live_into(rule.into.name)
-        if rules is None or self._items.foreign(rule.into, key, item):
-            return []
-        if not self._items.is_created(key, item):
+        if rules is None or self._items.foreign(rule.into, key, item) or not self._guards.is_created(key, item):
             return []
         if rule.claimed:
             rules = (rule,)
@@ -273,17 +271,11 @@ class Examiner:
 
     def _children(self, subjects: Sequence[Subject]) -> dict[Subject, Finding]:
         children = {subject: self._program.recognise(key, image) for subject, key, image in self._read(subjects)}
-        every = [
-            (subject, child, rule)
-            for subject, child in children.items()
-            if child is not None
-            for rule in self._scope.embeds_into.get(child.entity.name, ())
-        ]
-        pairs = [
-            (subject, child, rule, reference_of(rule, child)[0])
-            for subject, child, rule in every
-            if not isinstance(rule, ListEmbedRule)
-        ]
+        into = self._scope.embeds_into
+        known = [(subject, child) for subject, child in children.items() if child is not None]
+        every = [(subject, child, rule) for subject, child in known for rule in into.get(child.entity.name, ())]
+        single = [each for each in every if not isinstance(each[2], ListEmbedRule)]
+        pairs = [(subject, child, rule, reference_of(rule, child)[0]) for subject, child, rule in single]
         fences = {(rule.name, key): fence_key(rule.name, encode_key(key)) for _, _, rule, key in pairs if key}
         raised = {} if self._scope.offline else self._store.get_many(list(dict.fromkeys(fences.values())))
         parents = self._store.get_many(list(dict.fromkeys(key for _, _, _, key in pairs if key)))

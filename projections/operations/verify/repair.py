@@ -83,16 +83,9 @@ class Repair:
     def _enter(self, snapshot: RegistrySnapshot, program: Program) -> None:
         """Write by this registry from now on."""
         self._snapshot, self._program = snapshot, program
-        self._refresher = partial(
-            Refresher,
-            program,
-            self.store,
-            snapshot,
-            values=self._values,
-            run=self.run,
-            clock=self.clock,
-            chance=self.chance,
-        )
+        parts = program, self.store, snapshot
+        options: dict[str, Any] = {"values": self._values, "run": self.run, "clock": self.clock, "chance": self.chance}
+        self._refresher = partial(Refresher, *parts, **options)
         guards = Guards(program, snapshot.identity, snapshot.promotions, snapshot.replaced)
         self._copier = Copier(program, self.store, guards)
 
@@ -277,10 +270,8 @@ def verify_and_repair(
         if repair and (number or scope.gaps or any(True for _ in verification.busy())):
             report("repairing", 0)
             backfill = backfill_with_threads(packaged, store, segments=segments)
-            candidates = verification.candidates
-            done = Repair(
-                scope, packaged, cautious, candidates, backfill, allow_delete=allow_delete, segments=segments, run=run
-            )
+            of_scope = scope, packaged, cautious, verification.candidates, backfill
+            done = Repair(*of_scope, allow_delete=allow_delete, segments=segments, run=run)
             before = _by_rule(verification)
             done.all()
             after = scope_now()

@@ -260,7 +260,7 @@ def left_on(scope: Scope, items: ApplicationItems, key: ItemKey, image: Image, i
         remains = showing.item({n: image[n] for n in sorted(owned - kept - rule.into.constants.keys()) if n in image})
         if remains:
             drifts.append(Drift(LEFT_OVER, rule.name, target, None, remains, None, guard.by or None, guard.at or None))
-    if names and item is None and not guarded and items.is_created(key, image):
+    if names and item is None and not guarded and scope.guards.is_created(key, image):
         at = program.entities_at(key)
         makers = [rule for entity in at for rule in program.ledger_rules_into.get(entity.name, ()) if rule.creates]
         if makers and scope.writes(makers[0]):
