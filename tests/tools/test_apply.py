@@ -256,6 +256,41 @@ def test_a_held_version_is_filled_verified_promoted_and_rolled_back(used: Place)
     assert states(used) == {"postById.1": "active", "likes.1": "active", "author.1": "active", "likes.2": "standby"}
 
 
+TAGS = RULES.replace("projections:", '  Tag: {key: {PK: "TAG#{tag}", SK: S}, derived: true}\nprojections:', 1)
+TAGGED = '  tags: {from: Like, bind: {tag: "USER"}, aggregate: {into: Tag, set: {n: count}}}\n'
+"""Counts into an item of its own, under a key that a change of the rule moves."""
+
+
+@pytest.mark.parametrize("name", ["rollback", "promote"])
+def test_the_same_command_goes_on_after_a_withheld_deletion(used: Place, name: str) -> None:
+    used.file.write_text(TAGS + TAGGED)
+    assert used.say("apply", "--yes")[0] == 0
+    used.file.write_text(TAGS + TAGGED.replace("USER", "{userId|upper}"))
+    before, after = {"rollback": (2, 1), "promote": (1, 2)}[name]
+    hold = ["--hold"] if name == "promote" else ["--allow-delete"]
+    assert used.say("apply", "--yes", *hold)[0] == 0
+    code, out, err = used.say(name, "tags", "--yes")
+    assert (code, "not deleted: main|TAG#" in err) == (1, True), (out, err)
+    code, out, err = used.say(name, "tags", "--yes", "--allow-delete")
+    assert (code, f"The publication of tags.{after} is not complete: it goes on." in out) == (0, True), (out, err)
+    assert (states(used)[f"tags.{after}"], states(used)[f"tags.{before}"]) == ("active", "standby")
+    items = used.dynamodb.scan(TableName=used.table)["Items"]
+    tags = {item["PK"]["S"]: item["n"]["N"] for item in items if item["PK"]["S"].startswith("TAG#")}
+    assert tags == ({"TAG#USER": "3"} if name == "rollback" else {"TAG#B": "2", "TAG#C": "1"})
+    code, out, err = used.say("status")
+    assert ("rolled back to tags.1" in out.lower(), code) == (name == "rollback", name == "rollback"), (out, err)
+
+
+def test_a_dry_run_shows_what_a_filled_version_changes(used: Place) -> None:
+    used.file.write_text(CHANGED)
+    assert used.say("apply", "--yes", "--hold")[0] == 0
+    _, result = used.run("apply", "--dry-run")
+    assert result["changes"]["likes"]["attributes"]["likeCount"]["sum"] == "-1"
+    assert "likes.2" in used.say("apply", "--dry-run")[1]
+    assert used.item("POST#1", "METADATA")["likeCount"] == 2
+    assert "not what the functions work with" not in used.say("status")[1]
+
+
 def test_a_roll_back_reads_no_source_items(used: Place) -> None:
     used.file.write_text(CHANGED)
     used.say("apply", "--yes")

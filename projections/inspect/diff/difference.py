@@ -122,18 +122,17 @@ def _owners(old: Rules, new: Rules) -> Iterator[OwnerChange]:
     for entity in dict.fromkeys((*before, *after)):
         mine, its = before.get(entity, {}), after.get(entity, {})
         for attribute in dict.fromkeys((*mine, *its)):
-            old_rule = _writer(old, mine[attribute].rule) if attribute in mine else None
-            new_rule = _writer(new, its[attribute].rule) if attribute in its else None
+            old_rule = mine[attribute].rule if attribute in mine else None
+            new_rule = its[attribute].rule if attribute in its else None
+            if old_rule in new.projections and old.projections[old_rule].hold:
+                old_rule = None  # a held rule writes nothing
+            if new_rule is not None and new.projections[new_rule].hold:
+                new_rule = None
             if old_rule == new_rule:
                 continue
             words = "all attributes" if attribute == EVERY else attribute
             made = entity in creators(old) or entity in creators(new)
             yield OwnerChange(entity, words, old_rule, new_rule, _note(old, new, old_rule, new_rule, made), made)
-
-
-def _writer(rules: Rules, rule: str) -> str | None:
-    """Return the rule, if it is not held: then the application writes."""
-    return None if rules.projections[rule].hold else rule
 
 
 def _note(old: Rules, new: Rules, before: str | None, after: str | None, made: bool) -> str:
