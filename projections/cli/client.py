@@ -6,14 +6,7 @@ from pathlib import Path
 
 import click
 
-from projections.cli.options import (
-    as_json,
-    find_rules,
-    force_option,
-    output_option,
-    put_out,
-    rules_argument,
-)
+from projections.cli.options import as_json, find_rules, force_option, output_option, put_out, rules_argument
 from projections.terminal import count, print_json, print_line
 
 

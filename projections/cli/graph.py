@@ -6,13 +6,7 @@ from pathlib import Path
 
 import click
 
-from projections.cli.options import (
-    find_rules,
-    force_option,
-    output_option,
-    put_out,
-    rules_argument,
-)
+from projections.cli.options import find_rules, force_option, output_option, put_out, rules_argument
 from projections.errors import UsageError
 from projections.terminal import count
 

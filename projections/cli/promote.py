@@ -61,12 +61,11 @@ def command(rule: str, options: Tables, promotion: PromotionOptions) -> int:
     """
 
     def choose(snapshot: RegistrySnapshot) -> tuple[Version, str]:
-        versions = snapshot.of(rule)
+        versions, active = snapshot.of(rule), snapshot.active.get(rule)
         if not versions:
             known = ", ".join(dict.fromkeys(version.rule for version in snapshot.versions.values())) or "none"
             raise UsageError(f"there is no rule {rule} in the registry. Its rules: {known}")
         ready = [version for version in versions if version.state == "ready"]
-        active = snapshot.active.get(rule)
         if not ready and active is not None and active.unfinished and active.recorded:
             return active, goes_on(active)
         if not ready:
@@ -89,9 +88,7 @@ def goes_on(version: Version) -> str:
 def promote(
     choose: Callable[[RegistrySnapshot], tuple[Version, str]], options: Tables, promotion: PromotionOptions
 ) -> int:
-    """Promote the version that `choose` returns, with a sentence to print before, or go on if it is active. Return the exit
-    code.
-    """
+    """Promote, or go on to, the version that `choose` returns with a sentence to print before. Return the exit code."""
     from projections.operations.backfill.runner import backfill_with_threads
 
     as_json, segments = promotion.as_json, promotion.segments

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from projections.access.placeholders import condition_words, count_words
-from projections.cli.options import (
-    Tables,
-    as_json,
-    find_rules,
-    parameters_from,
-    stack_options,
-)
+from projections.cli.options import Tables, as_json, find_rules, parameters_from, stack_options
 from projections.errors import UsageError
 from projections.inspect.explain.words import short
 from projections.printable import printable

@@ -59,11 +59,9 @@ def command(options: Tables, as_json: bool, function: str | None, sources: Sourc
     now = datetime.now(UTC)
     recorded = ledger_status(there, chosen, live, now)
     findings: list[Finding] = []
-    if chosen.note and chosen.about_option:
-        todo = "Without --rules, commands use the deployed rules."
-        findings.append(health.Finding("rule file", health.LOOK, chosen.note, todo))
-    elif chosen.note and recorded.rolled_back:
+    if chosen.note and (chosen.about_option or recorded.rolled_back):
         todo = f"Rolled back to {', '.join(recorded.rolled_back)}: correct the file, or the next `apply` undoes that."
+        todo = "Without --rules, commands use the deployed rules." if chosen.about_option else todo
         findings.append(health.Finding("rule file", health.LOOK, chosen.note, todo))
     elif chosen.note:
         print_line(f"note: {chosen.note}.", err=True)

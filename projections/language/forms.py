@@ -29,12 +29,7 @@ from projections.language.contribution import ELEMENTS, MOST_ELEMENTS
 from projections.language.measures import Measure
 from projections.language.patterns import Pattern
 from projections.language.rules import Each
-from projections.language.spelling import (
-    expression_text,
-    measure_document,
-    source_text,
-    template_text,
-)
+from projections.language.spelling import expression_text, measure_document, source_text, template_text
 from projections.language.syntax import (
     BRACES,
     PATH,

@@ -126,8 +126,7 @@ def _owners(old: Rules, new: Rules) -> Iterator[OwnerChange]:
             new_rule = its[attribute].rule if attribute in its else None
             if old_rule in new.projections and old.projections[old_rule].hold:
                 old_rule = None  # a held rule writes nothing
-            if new_rule is not None and new.projections[new_rule].hold:
-                new_rule = None
+            new_rule = None if new_rule and new.projections[new_rule].hold else new_rule
             if old_rule == new_rule:
                 continue
             words = "all attributes" if attribute == EVERY else attribute
@@ -137,23 +136,19 @@ def _owners(old: Rules, new: Rules) -> Iterator[OwnerChange]:
 
 def _note(old: Rules, new: Rules, before: str | None, after: str | None, made: bool) -> str:
     if before is None:
-        first_only = after is not None and new.projections[after].action.first_only
-        stay = "values that exist stay, because it has `once`"
-        return "" if made else stay if first_only else "if the application writes it, its values are overwritten"
+        if after is not None and new.projections[after].action.first_only:
+            return "values that exist stay, because it has `once`"
+        return "" if made else "if the application writes it, its values are overwritten"
     if after is not None:
         return ""
     if stays := why_kept(old, before):
         return stays
-    fate = new.retired.get(before)
-    if fate == "remove":
-        return "its values are removed"
     if before in new.projections and new.projections[before].hold:
         return "its values stay, because it is held"
     if before in new.projections:
         return "its values are removed once the new version is published"
-    if fate == "keep":
-        return "its values stay, and no rule updates them"
-    return "`retired` does not set what happens to its values"
+    fates = {"remove": "its values are removed", "keep": "its values stay, and no rule updates them"}
+    return fates.get(new.retired.get(before, ""), "`retired` does not set what happens to its values")
 
 
 def template_changes(before: Deployment, after: Deployment) -> Iterator[str]:

@@ -28,16 +28,7 @@ from projections.operations.verify.drift import GROUP, KINDS, LEFT_OVER, Drift
 from projections.operations.verify.drift import ITEM as THE_ITEM
 from projections.operations.verify.drift import SOURCE as ITS_SOURCE
 from projections.operations.verify.examine import Examiner
-from projections.operations.verify.verify_scope import (
-    CHILD,
-    COPY,
-    INDEX,
-    SOURCE,
-    TARGET,
-    Scope,
-    Subject,
-    of_items,
-)
+from projections.operations.verify.verify_scope import CHILD, COPY, INDEX, SOURCE, TARGET, Scope, Subject, of_items
 from projections.printable import unescape
 from projections.stores.limits import checked_key
 

@@ -11,13 +11,7 @@ from typing import Any
 from projections.language.arithmetic import Constant, Expression, Factor, Node, Operation
 from projections.language.attribute_types import Types, types_of
 from projections.language.facts import inputs
-from projections.language.findings.kinds import (
-    NEVER_MATCHES,
-    READ_AS_WRITTEN,
-    READS_HELD,
-    UNROUNDED_QUOTIENT,
-    Remark,
-)
+from projections.language.findings.kinds import NEVER_MATCHES, READ_AS_WRITTEN, READS_HELD, UNROUNDED_QUOTIENT, Remark
 from projections.language.findings.reads import Tested, expressions, offset_of, reads, tests
 from projections.language.findings.rule_facts import Facts
 from projections.language.patterns import Pattern

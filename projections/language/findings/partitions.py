@@ -7,13 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import NamedTuple
 
-from projections.language.findings.kinds import (
-    FEW_PARTITIONS,
-    HOT_GROUP,
-    HOT_PARTITION,
-    Remark,
-    Severity,
-)
+from projections.language.findings.kinds import FEW_PARTITIONS, HOT_GROUP, HOT_PARTITION, Remark, Severity
 from projections.language.findings.rule_facts import Facts, KeySet, Made
 from projections.language.models import Projection
 from projections.language.syntax import Location
