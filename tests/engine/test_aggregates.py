@@ -10,9 +10,10 @@ from unittest.mock import Mock
 
 import pytest
 
+from projections.engine.store import Delete
 from projections.errors import TransactionCancelled, Transient
 from tests.engine.scene import before
-from tests.engine.world import World, conflict, throttled
+from tests.engine.world import HEAD, TAG, World, conflict, throttled
 
 COUNT = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
 MEASURES = """
@@ -356,6 +357,28 @@ def test_two_rules_on_one_derived_item_delete_it_only_together() -> None:
     world.remove("USER#1", "LIKE#1")
     world.settle()
     assert world.item("TAG#x", "STATS") is None
+
+
+def test_an_empty_derived_item_is_deleted_although_an_embed_writes_to_it_meanwhile() -> None:
+    world = World(
+        "  posts: {from: Post, bind: {tag: '{topic}'}, aggregate: {into: Tag, set: {posts: count}}}\n"
+        "  label: {from: Like, embed: {into: Tag, match: {tag: '{tag}'}, attributes: [label]}}\n",
+        HEAD.replace('"USER#{userId}", SK: "LIKE#{postId}"', '"TAG#{tag}", SK: LABEL') + TAG + "projections:\n",
+    )
+    world.put("TAG#a", "LABEL", label="A")
+    world.put("POST#1", "METADATA", topic="a")
+    world.settle()
+    assert world.item("TAG#a", "STATS") == {"PK": "TAG#a", "SK": "STATS", "posts": 1, "label": "A"}
+    world.remove("POST#1", "METADATA")
+
+    def relabel() -> None:
+        world.put("TAG#a", "LABEL", label="B")
+        assert world.worker().process(world.records()[-1:], remaining=lambda: 900.0).failed is None
+
+    before(world, "write", relabel, when=lambda write: isinstance(write, Delete) and write.key.table == "main")
+    world.settle()
+    assert "write" not in vars(world.store)
+    assert world.item("TAG#a", "STATS") is None
 
 
 def test_a_conflict_that_outlasts_the_invocation_is_reported() -> None:

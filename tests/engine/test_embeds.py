@@ -9,6 +9,7 @@ import pytest
 
 from projections.engine.embeds import Embedder, Push
 from projections.engine.running import Deadline
+from projections.engine.store import ItemKey, Update
 from projections.errors import RulesError, Transient
 from tests.engine.scene import before
 from tests.engine.world import World
@@ -116,6 +117,28 @@ def test_a_changed_reference_pulls_from_the_other_parent_even_if_it_flips_within
     comment(w, 1, "b")
     w.settle()
     assert names(w) == ["Bobby"]
+
+
+def test_a_child_is_pulled_when_it_fits_another_parent_by_a_second_name_of_match() -> None:
+    w = World("", COLLECTION.replace('"{teamId}"}, att', '"{teamId}", term: "{term}"}, on_delete: remove, att'))
+    w.put("TEAM#t", "INFO", name="Reds", term="spring")
+    for member, term in (("a", "spring"), ("b", "autumn"), ("a", "autumn"), ("b", "spring")):
+        w.store.write(Update(ItemKey("main", "TEAM#t", f"MEMBER#{member}"), {"term": {"S": term}}))
+        w.settle()
+    assert [(w.item("TEAM#t", f"MEMBER#{member}") or {}).get("teamName") for member in "ab"] == [None, "Reds"]
+
+
+def test_a_child_is_pulled_when_it_enters_the_index_by_its_sort_key() -> None:
+    w = world()
+    w.put("USER#a", "PROFILE", name="Ann")
+    w.put("POST#1", "COMMENT#1", userId="a", GSI1PK="AUTHOR#a")
+    w.settle()
+    w.put("USER#a", "PROFILE", name="Anna")
+    w.settle()
+    assert names(w) == ["Ann"], "no push finds it"
+    w.store.write(Update(ItemKey("main", "POST#1", "COMMENT#1"), {"GSI1SK": {"S": "5"}}))
+    w.settle()
+    assert names(w) == ["Anna"]
 
 
 def test_a_child_without_a_reference_has_nothing_embedded() -> None:

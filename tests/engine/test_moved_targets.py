@@ -1,9 +1,13 @@
-"""Targets that another version of a rule recorded, in another entity: while both are maintained, and after a roll back."""
+"""What another version of a rule recorded and wrote, also in another entity: while both are maintained, and afterwards."""
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
+from tests.engine.scene import dies
 from tests.engine.world import World
 
 POSTS = "  likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}\n"
@@ -137,3 +141,93 @@ def test_what_the_published_version_counts_on_a_copy_under_a_new_match_does_not_
     w.remove("USER#1", "DRAFT#7")
     w.settle()
     assert w.item("NOTE#7", "TEXT") is None
+
+
+SHOP = """
+table: {key: [PK, SK]}
+entities:
+  Maker: {key: {PK: "MAKER#{maker}", SK: CARD}}
+  Item: {key: {PK: "MAKER#{maker}", SK: "ITEM#{item}"}, id: item}
+  Page: {key: {PK: "PAGE#{item}", SK: TEXT}, match: {kind: page}}
+  Slug: {key: {PK: "SLUG#{slug}", SK: OWNER}, match: {kind: slug}}
+  Tag: {key: {PK: "TAG#{tag}", SK: STATS}, match: {kind: tag, form: 2}, derived: true}
+projections:
+  cities: {from: Maker, bind: {tag: "{city}"}, aggregate: {into: Tag, set: {makers: count}}}
+"""
+UNMATCHED = SHOP.replace(", match: {kind: page}", "").replace(", match: {kind: slug}", "").replace(", form: 2", "")
+PAGE, SLUG, TAGGED = {"PK": "PAGE#1", "SK": "TEXT"}, {"PK": "SLUG#s", "SK": "OWNER"}, {"PK": "TAG#t", "SK": "STATS"}
+OWNED = {"title": "A", "slug": "s", "tag": "t"}
+TITLE, ALL = "copy: {into: %s, attributes: [title]}", "copy: {into: %s, attributes: all}"
+RENAMED = "copy: {into: Page, attributes: {title: title, heading: title}}"
+COUNTED = "aggregate: {into: Tag, set: {n: count}}"
+CHANGES = {  # the rule of then and of now, the entities of now, and what its target has by then
+    "guarded, narrowed": (ALL % "Page", TITLE % "Page", SHOP, {**PAGE, "kind": "page", "title": "A"}),
+    "claimed, narrowed": (ALL % "Slug", TITLE % "Slug", SHOP, {**SLUG, "kind": "slug", "title": "A"}),
+    "guarded, widened": (RENAMED, ALL % "Page", SHOP, {**PAGE, "kind": "page", **OWNED}),
+    "claimed, widened": (TITLE % "Slug", ALL % "Slug", SHOP, {**SLUG, "kind": "slug", **OWNED}),
+    "latest": (TITLE % "Slug", "latest: {into: Slug, by: title, attributes: [tag]}", SHOP, SLUG),
+    "aggregate": (TITLE % "Slug", "aggregate: {into: Slug, set: {n: count}}", SHOP, SLUG),
+    "guarded, without match": (TITLE % "Page", TITLE % "Page", UNMATCHED, {**PAGE, "title": "A"}),
+    "claimed, without match": (TITLE % "Slug", TITLE % "Slug", UNMATCHED, {**SLUG, "title": "A"}),
+    "derived, with less of match": (COUNTED, COUNTED, UNMATCHED, {**TAGGED, "kind": "tag", "n": 1, "makers": 0}),
+}
+
+
+@pytest.mark.parametrize("dead_after", [99, 1], ids=["at once", "resumed"])
+@pytest.mark.parametrize(("then", "now", "head", "shown"), CHANGES.values(), ids=CHANGES)
+def test_a_created_item_has_what_the_version_of_now_gives_it_and_goes_with_its_source(
+    then: str, now: str, head: str, shown: dict[str, Any], dead_after: int
+) -> None:
+    for title in ("A", "B", None):
+        w = World(f"  one: {{from: Item, {then}}}\n", SHOP)
+        w.put("MAKER#m", "ITEM#1", **OWNED)
+        w.settle()
+        other = w.under(f"  one: {{from: Item, {now}}}\n", head)
+        assert dies(w, dead_after, partial(other.apply, allow_delete=True)) == (dead_after == 1)
+        if title == "B":
+            w.put("MAKER#m", "ITEM#1", **OWNED | {"title": "B"})
+        elif title is None:
+            w.remove("MAKER#m", "ITEM#1")
+        w.settle()
+        other.apply(allow_delete=True)
+        w.settle()
+        made = None if title is None or shown is SLUG else {**shown, **({"title": title} if "title" in shown else {})}
+        assert w.item(shown["PK"], shown["SK"]) == made, title
+        w.remove("MAKER#m", "ITEM#1")
+        w.settle()
+        assert w.item(shown["PK"], shown["SK"]) is None
+
+
+def test_a_claimed_copy_of_all_with_another_condition_keeps_nothing_of_a_source_that_it_excludes() -> None:
+    now, rules = [1_700_000_000.0], f"  one: {{from: Item, {ALL % 'Slug'}}}\n"
+    w = World(rules, SHOP, clock=lambda: now[0])
+    w.put("MAKER#m", "ITEM#1", slug="s", title="A")
+    w.put("MAKER#n", "ITEM#2", slug="s", at=1)
+    w.put("MAKER#n", "ITEM#3", slug="r", at=1)
+    w.settle()
+    other = w.under(rules.replace("{from: Item", "{from: Item, where: {at: [{exists: true}]}"), SHOP)
+    other.apply(allow_delete=True)
+    w.settle()
+    assert w.item(*SLUG.values()) == {**SLUG, "kind": "slug", "slug": "s", "at": 1}
+    now[0] += 9 * 86_400  # the former version is dropped
+    other.apply(allow_delete=True)
+    w.remove("MAKER#n", "ITEM#3")
+    w.settle()
+    assert w.item("SLUG#r", "OWNER") is None
+
+
+@pytest.mark.parametrize(
+    "now",
+    ["match: {maker: '{maker}', editor: '{maker}'}", "match: {makers: '{maker}'}, as: people"],
+    ids=["one", "list"],
+)
+def test_a_child_without_parent_by_now_keeps_nothing_that_the_former_version_embedded(now: str) -> None:
+    rules = "  one: {from: Maker, embed: {into: Item, match: {maker: '{maker}'}, attributes: [name, city]}}\n"
+    w = World(rules, SHOP)
+    w.put("MAKER#m", "ITEM#1")
+    w.put("MAKER#m", "CARD", name="N", city="C")
+    w.settle()
+    assert w.item("MAKER#m", "ITEM#1") == {"PK": "MAKER#m", "SK": "ITEM#1", "name": "N", "city": "C"}
+    w.under(rules.replace("match: {maker: '{maker}'}", now).replace(", city", ""), SHOP).apply(allow_delete=True)
+    w.settle()
+    assert w.item("MAKER#m", "ITEM#1", guards=True) == {"PK": "MAKER#m", "SK": "ITEM#1"}

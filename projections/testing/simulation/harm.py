@@ -66,9 +66,9 @@ class Ownership:
         """The sources of copies of all attributes."""
         return {rule.source.name for program in self.programs for rule in program.rules.values() if rule.copies_all}
 
-    def is_whole_copy(self, key: ItemKey, image: Image) -> bool:
-        """Return whether an item is a copy of all attributes in a program: it has what its source has."""
-        return any(owner.everything for owner in self.of(key, image))
+    def is_whole_copy(self, key: ItemKey) -> bool:
+        """Return whether an item may be, or may have been, a copy of all attributes: it has what its source has."""
+        return any(owner.everything for owner in self.of_created(key))
 
     def lasting(self, table: str) -> frozenset[str]:
         """Return the attributes that rules set once on items of a table, and that no rule writes otherwise in any program.

@@ -157,7 +157,7 @@ class HistoryChecks:
             return
         ownership = self._versions.ownership
         names = [name for name in ownership.lasting(key.table) & before.keys() if before[name] != after.get(name)]
-        if names and not any(ownership.is_whole_copy(key, image) for image in (before, after)):
+        if names and not ownership.is_whole_copy(key):
             yield from (
                 f"{encode_key(key)} {name}: set once, and changed to {value_text(after.get(name))}" for name in names
             )
