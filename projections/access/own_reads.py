@@ -284,11 +284,7 @@ def _computed_attributes(program: Program, entity: Entity, names: Collection[str
 
 
 def _reason(
-    program: Program,
-    rule: LedgerRule,
-    registry: RegistrySnapshot | None,
-    group: Group,
-    sources: Sequence[_Own],
+    program: Program, rule: LedgerRule, registry: RegistrySnapshot | None, group: Group, sources: Sequence[_Own]
 ) -> str | None:
     """Return why the totals of a rule cannot be corrected; None if they can."""
     if registry is None or not is_published(registry, rule):

@@ -305,11 +305,7 @@ def _sort(query: Query, sort: SortRange | None, parameters: Parameters) -> dict[
     most = prefix + _most(sort, _render(query, focus, high)) if high is not None else ""
     if high is None and prefix:
         most = prefix + HIGHEST
-    return {
-        "sort": sort.attribute,
-        "low": {"S": least} if least else None,
-        "high": {"S": most} if most else None,
-    }
+    return {"sort": sort.attribute, "low": {"S": least} if least else None, "high": {"S": most} if most else None}
 
 
 def _most(sort: SortRange, high: str) -> str:

@@ -36,12 +36,7 @@ _SERVICES_SECONDS = 60.0
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port on 127.0.0.1. [default: any free port]")
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in the browser.")
 def command(
-    options: Tables,
-    as_json: bool,
-    function: str | None,
-    sources: Sources,
-    port: int | None,
-    open_browser: bool,
+    options: Tables, as_json: bool, function: str | None, sources: Sources, port: int | None, open_browser: bool
 ) -> int:
     """Serve a local, read-only page on live tables.
 

@@ -44,12 +44,7 @@ if TYPE_CHECKING:
 @click.option(
     "--item", metavar="KEY", help="Explain this item of a live table instead, such as PK=POST#p1,SK=METADATA."
 )
-def command(
-    events: tuple[str, ...],
-    options: Tables,
-    as_json: bool,
-    item: str | None,
-) -> int:
+def command(events: tuple[str, ...], options: Tables, as_json: bool, item: str | None) -> int:
     """Explain what rules do with stream records, or where the derived values of an item come from.
 
     EVENTS are recorded stream events, as for `replay`. For each record, prints its entity, or why no entity matches, and the

@@ -112,10 +112,7 @@ def _propose(
         most = f"up to {size:,} of about {about.items:,} items" if about.items > size else f"up to {size:,} items"
         if 0 < about.items <= size:
             most = f"about {count(about.items, 'item')}"
-        print_line(
-            f"Reading {most} of {table}: about {expected:,} read units, at most {rate:g} per second.",
-            err=True,
-        )
+        print_line(f"Reading {most} of {table}: about {expected:,} read units, at most {rate:g} per second.", err=True)
     sample = read_sample(dynamodb, table, size, rate, time.sleep)
     proposal = without_rejected_parts(infer(about, sample))
     files = project_of_table(project, proposal, {table: about.stream_arn})

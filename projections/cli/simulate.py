@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 @rules_option
 @as_json
 @click.option(
-    "--histories",
-    type=click.IntRange(1),
-    default=2000,
-    show_default=True,
-    metavar="N",
-    help="Histories to run.",
+    "--histories", type=click.IntRange(1), default=2000, show_default=True, metavar="N", help="Histories to run."
 )
 @click.option("--seed", type=int, default=0, show_default=True, metavar="S", help="Seed of the first history.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="J", help="Processes to use.")

@@ -36,14 +36,7 @@ class Session:
     """One run of the loop. `stop`, from a signal handler, ends it after the current delivery."""
 
     def __init__(
-        self,
-        target: Target,
-        file: Watched,
-        program: Program,
-        streams: Any,
-        report: Reporter,
-        *,
-        until_idle: bool,
+        self, target: Target, file: Watched, program: Program, streams: Any, report: Reporter, *, until_idle: bool
     ) -> None:
         self._target = target
         self._file = file

@@ -196,9 +196,7 @@ def _rename_entities(proposal: Proposal, names: Mapping[str, str]) -> Proposal:
             body[rule.kind] = {**body[rule.kind], "into": names[rule.into]}
         rules.append(replace(rule, body=body))
     return replace(
-        proposal,
-        entities=[replace(entity, name=names[entity.name]) for entity in proposal.entities],
-        rules=rules,
+        proposal, entities=[replace(entity, name=names[entity.name]) for entity in proposal.entities], rules=rules
     )
 
 

@@ -860,11 +860,7 @@ EachForm = Annotated[Each, Form(check_each, _EACH, Each.of, each_document)]
 _SOURCE = {
     "type": "object",
     "description": "The `where`, `bind` and `each` of this source, which replace those of the rule.",
-    "properties": {
-        "where": _PATTERN,
-        "bind": {"type": "object", "additionalProperties": _TEMPLATE},
-        "each": _EACH,
-    },
+    "properties": {"where": _PATTERN, "bind": {"type": "object", "additionalProperties": _TEMPLATE}, "each": _EACH},
     "additionalProperties": False,
 }
 SourcesForm = Annotated[

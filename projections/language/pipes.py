@@ -229,11 +229,7 @@ def _date(form: str, *others: str) -> Callable[[str | datetime], str]:
 
 
 def _format(
-    zone: tzinfo,
-    read: Callable[[str], datetime],
-    layout: str,
-    fields: Callable[[datetime], Any],
-    value: str | datetime,
+    zone: tzinfo, read: Callable[[str], datetime], layout: str, fields: Callable[[datetime], Any], value: str | datetime
 ) -> str:
     time = value if isinstance(value, datetime) else read(value)
     if time.tzinfo is not zone:

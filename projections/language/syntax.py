@@ -10,9 +10,7 @@ from typing import NamedTuple
 from projections.errors import ProjectionsError
 
 _QUOTED = r"""'(?:[^'{}]|'')+'|"(?:[^"{}]|"")+\""""
-PATH = re.compile(
-    rf"(?:[^\W\d][\w~$@:-]*|[~$@][\w~$@:-]*|{_QUOTED})(?:\.(?:[\w~$@:-]+|{_QUOTED}))*",
-)
+PATH = re.compile(rf"(?:[^\W\d][\w~$@:-]*|[~$@][\w~$@:-]*|{_QUOTED})(?:\.(?:[\w~$@:-]+|{_QUOTED}))*")
 """A variable, an attribute, or a dotted path into one, such as `address.city` or `tags.0`.
 
 A step with other signs is in quotes, which are doubled inside: `'status#createdAt'`, `prices.'2026.5'`, `'it''s'`. It

@@ -36,10 +36,7 @@ CONTEXT = decimal.Context(prec=38, rounding=decimal.ROUND_HALF_EVEN, Emin=-130, 
 """DynamoDB's numbers: 38 significant digits, magnitudes from 1E-130 to 9.99…E+125."""
 
 EXACT = decimal.Context(
-    prec=38,
-    Emin=-130,
-    Emax=125,
-    traps=[decimal.Inexact, decimal.Overflow, decimal.Subnormal, decimal.InvalidOperation],
+    prec=38, Emin=-130, Emax=125, traps=[decimal.Inexact, decimal.Overflow, decimal.Subnormal, decimal.InvalidOperation]
 )
 """The same limits; a number that exceeds them raises instead of being rounded."""
 

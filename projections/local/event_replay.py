@@ -192,12 +192,7 @@ def _own_attributes(program: Program, key: ItemKey, image: Image) -> Image | Non
 
 
 def _delivery(
-    program: Program,
-    tables: Tables,
-    batch_size: int,
-    result: Replay,
-    engine: Callable[..., Processing],
-    newest: float,
+    program: Program, tables: Tables, batch_size: int, result: Replay, engine: Callable[..., Processing], newest: float
 ) -> Callable[[Sequence[Record]], None]:
     """Delivers records through an event source mapping to the handler, and collects failures."""
     reasons: list[str] = []

@@ -56,11 +56,7 @@ class Comparison:
         return [difference for difference in differences if difference is not None]
 
     def _difference(
-        self,
-        key: ItemKey,
-        actual: Image | None,
-        expected: Image | None,
-        listed: Collection[str] | None,
+        self, key: ItemKey, actual: Image | None, expected: Image | None, listed: Collection[str] | None
     ) -> Difference | None:
         actual, expected = self._seen(actual), self._seen(expected)
         entity = self._entity(key, actual if actual is not None else expected or {})

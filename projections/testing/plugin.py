@@ -100,14 +100,7 @@ class CaseFile(pytest.File):
 class CaseItem(pytest.Item):
     """One test of a case file."""
 
-    def __init__(
-        self,
-        *,
-        suite: Suite,
-        play: Callable[[RuleSet], None],
-        line: int,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, *, suite: Suite, play: Callable[[RuleSet], None], line: int, **settings: Any) -> None:
         super().__init__(**settings)
         self._suite = suite
         self._play = play

@@ -93,11 +93,7 @@ def write_function(scope: Scope, pattern: WritePattern, name: str, attributes: A
         about += ", ".join(map("`{}`".format, commands)) + "."
     parameters = [*map("{}: str".format, tables.values()), *(each for write in writes for each in write.parameters)]
     paragraphs = [*([sentence(pattern.about)] if pattern.about else []), about, _description(pattern)]
-    return [
-        *signature(name, parameters, kind),
-        *docstring(4, *paragraphs),
-        *statement("return ", returned),
-    ]
+    return [*signature(name, parameters, kind), *docstring(4, *paragraphs), *statement("return ", returned)]
 
 
 def _entry(name: str, value: Call) -> Call:

@@ -186,10 +186,7 @@ _ROLES = {
     "copy": "These items are copies: a rule creates and deletes them.",
     "derived": "Rules create these items with the first contribution, and delete them with the last.",
 }
-_EXPIRED = {
-    "keep": "Contributions of expired items stay.",
-    "retract": "Contributions of expired items are retracted.",
-}
+_EXPIRED = {"keep": "Contributions of expired items stay.", "retract": "Contributions of expired items are retracted."}
 
 
 def rule_id(name: str) -> str:

@@ -79,8 +79,7 @@ Prefix = Annotated[
     TextForm(r"^[^A-Za-z0-9\s]\S*$", "expected text that begins with a sign such as ~ or _"),
 ]
 IndexName = Annotated[
-    str,
-    TextForm(r"^[A-Za-z0-9_.-]{3,255}$", "the name of an index has 3 to 255 letters, digits and _ . -"),
+    str, TextForm(r"^[A-Za-z0-9_.-]{3,255}$", "the name of an index has 3 to 255 letters, digits and _ . -")
 ]
 Separator = Annotated[str, TextForm(r"^[^{}]$", "expected one character, no brace")]
 

@@ -88,7 +88,7 @@ class Embed(Model, Action):
         if self.references is None and len(self.match) > 1:
             raise rule_error(
                 f"`match` has several names: write which of them holds the references, such as "
-                f"`references: {next(iter(self.match))}`",
+                f"`references: {next(iter(self.match))}`"
             )
         if self.references is not None and self.references not in self.match:
             raise rule_error(f"`references` must be a name in `match`: {', '.join(self.match)}")

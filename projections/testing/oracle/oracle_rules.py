@@ -471,10 +471,7 @@ class ListEmbedRule(EmbedRule):
         return None if any(levels(value) > 30 for value in (values or {}).values()) else values
 
     def child_values(
-        self,
-        item: Image,
-        variables: Mapping[str, Value],
-        parents: Mapping[tuple[str, ...], Mapping[str, Value] | None],
+        self, item: Image, variables: Mapping[str, Value], parents: Mapping[tuple[str, ...], Mapping[str, Value] | None]
     ) -> dict[str, Value]:
         """Return what a child has: `parents` gives by reference what each of them gives, None if `where` excludes it."""
         scope = Scope(item, variables)

@@ -57,12 +57,7 @@ class Campaign:
         self._keep_going = keep_going
 
     def run(
-        self,
-        seed: int,
-        histories: int,
-        *,
-        jobs: int = 1,
-        progress: Callable[[Report], None] = lambda report: None,
+        self, seed: int, histories: int, *, jobs: int = 1, progress: Callable[[Report], None] = lambda report: None
     ) -> Report:
         """Run the histories of the seeds from `seed` on. Finds the failure with the lowest seed, for any number of jobs."""
         report, started = Report(seed), time.perf_counter()

@@ -83,14 +83,7 @@ class Checks:
         item = self._program.recognise(key, image)
         return item is not None and item.entity.owned_by_rules
 
-    def check_write(
-        self,
-        key: ItemKey,
-        before: Image | None,
-        after: Image | None,
-        *,
-        tampered: bool,
-    ) -> list[str]:
+    def check_write(self, key: ItemKey, before: Image | None, after: Image | None, *, tampered: bool) -> list[str]:
         """Return what is wrong with a write of the engine when it is made.
 
         `tampered`: the application has written guards, so that guards may go back.

@@ -360,13 +360,7 @@ class Harm:
             yield f"{HARM}{encode_key(key)}: the engine marked an item as created that it did not create"
 
     def _is_parted(
-        self,
-        key: ItemKey,
-        name: str,
-        before: Image,
-        after: Image,
-        owned: Sequence[_Owned],
-        shadow: _Shadow,
+        self, key: ItemKey, name: str, before: Image, after: Image, owned: Sequence[_Owned], shadow: _Shadow
     ) -> bool:
         """Whether the application wrote another value than rules did into an attribute that belongs to one."""
         return any(

@@ -228,10 +228,7 @@ class HistoryChecks:
 
 
 def traces(
-    before: Sequence[Program],
-    after: Program,
-    items: Mapping[ItemKey, Image],
-    touched: Collection[ItemKey],
+    before: Sequence[Program], after: Program, items: Mapping[ItemKey, Image], touched: Collection[ItemKey]
 ) -> Iterator[str]:
     """Yield guards and attributes of rules that were changed, or retired with `remove`, except on items in `touched`.
 

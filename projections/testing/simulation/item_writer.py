@@ -306,13 +306,7 @@ def place(before: Value | None, path: str, value: Value) -> Value:
     return {"M": held}
 
 
-_ODD: list[Value] = [
-    {"L": [{"S": "x"}]},
-    {"SS": ["x", "y"]},
-    {"NULL": True},
-    {"N": "7"},
-    {"M": {"x": {"S": "y"}}},
-]
+_ODD: list[Value] = [{"L": [{"S": "x"}]}, {"SS": ["x", "y"]}, {"NULL": True}, {"N": "7"}, {"M": {"x": {"S": "y"}}}]
 """Values of types that are unusual for attributes which `match` reads."""
 
 

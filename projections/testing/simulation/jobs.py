@@ -60,13 +60,7 @@ class OperatorProcess:
         self.registry = Registry(version.program, self.store, filled=filled, now=self.clock)
         self.snapshot, self.program = self.registry.current()
         self.refresher = Refresher(
-            self.program,
-            self.store,
-            self.snapshot,
-            values=values,
-            run=self.run,
-            clock=self.clock,
-            chance=self.chance,
+            self.program, self.store, self.snapshot, values=values, run=self.run, clock=self.clock, chance=self.chance
         )
 
     def clock(self) -> float:
