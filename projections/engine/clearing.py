@@ -14,11 +14,13 @@ from typing import Any
 
 from projections.engine.application import ApplicationItems
 from projections.engine.copies import copies_of
+from projections.engine.embed_lists import references_of
+from projections.engine.embeds import reference_of
 from projections.engine.guards import Guards, contributions_of
 from projections.engine.running import tries
 from projections.engine.store import Image, ItemKey, Purpose, Store
 from projections.errors import ConditionFailed
-from projections.language.embeds import EmbedRule
+from projections.language.embeds import EmbedRule, ListEmbedRule
 from projections.language.entity import Entity, Item
 from projections.language.keys import decode_key
 from projections.language.program import Program
@@ -39,7 +41,6 @@ class Past:
         }
         rule = Program.from_document(_with_found_children(document, closed["rule"])).rules[self.rule]
         self._guarded = rule.has_guard
-        self._embeds = isinstance(rule, EmbedRule)
         self.guard: str = closed["guard_prefix"] + self.rule
         self.makes = rule.creates
         self._copy = rule if rule.copies_all else None
@@ -96,7 +97,12 @@ class Past:
 
     def is_without_parent(self, key: ItemKey, image: Image, guards: Guards) -> bool:
         """Return whether an item has the guard of the rule only to show what this version had embedded."""
-        guard = guards.read(self.rule, key, image) if self._embeds else None
+        now, item = self._now, self._today.recognise(key, image)
+        if not isinstance(now, EmbedRule) or item is None or item.entity is not now.into:
+            return False
+        if references_of(now, item)[0] if isinstance(now, ListEmbedRule) else reference_of(now, item)[0]:
+            return False
+        guard = guards.read(self.rule, key, image)
         return guard is not None and guard.promotion < guards.promotion(self.rule)
 
     def remains(self, key: ItemKey, image: Image, item: Item | None, guards: Guards, store: Store) -> frozenset[str]:
@@ -117,7 +123,8 @@ class Past:
         everything = frozenset(name for name in image if not guards.is_guard(name))
         wrote = everything if self.attributes is None else self.attributes
         if self.makes and self._now is not None and item is not None and guards.is_marked(key, image):
-            wrote = wrote.union(n for n, value in self.into.constants.items() if n in image and same(image[n], value))
+            former = self.into.constants.keys() - item.entity.match_attributes  # which make it one of the entity still
+            wrote = wrote.union(n for n in former if n in image and same(image[n], self.into.constants[n]))
         return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
 
     def _remains_of_copy(self, key: ItemKey, image: Image, item: Item, guards: Guards, store: Store) -> frozenset[str]:
@@ -174,10 +181,11 @@ def _remove(
     created = [trace for trace in left if trace.fits(key, image) and guards.is_created(key, image)]
     if created:
         entity = item.entity if item is not None else created[0].into
-        foreign = items.foreign(entity, key, image).keys() - wrote - created[0].into.constants.keys()
+        ours = wrote | created[0].into.constants.keys()
+        foreign = items.foreign(entity, key, image).keys() - ours
         if not _is_needed(image, held, makers, today) and not foreign:
             unmade = [trace.rule for trace in traces if trace in gone or trace in left]
-            items.delete(entity, key, image, Purpose("delete", tuple(unmade)), rules=rules, without=wrote)
+            items.delete(entity, key, image, Purpose("delete", tuple(unmade)), rules=rules, without=ours)
             return [f"unmade|{rule}" for rule in unmade]
     names = held | wrote
     if not names:

@@ -119,8 +119,10 @@ class Releaser:
             return []
         guards = held - self._adopted_again(release, image, kept)
         guards = {guard for guard in guards if not self._writes(guard, entity)}
-        if any(self._writes(name, entity) for name in image if self._items.guards.valid(name, release.key, image)):
-            guards.discard(self._items.guards.mark)  # it is of an entity that a rule has created it for
+        if entity is not None and entity.public_name == release.entity.public_name:  # it has left another version of it
+            valid = [name for name in image if self._items.guards.valid(name, release.key, image)]
+            makes = [rule.creates and rule.into is entity for rule in map(self._rule, valid) if rule is not None]
+            guards = guards - {self._items.guards.mark} if any(makes) else guards
         return sorted([*names, *guards])
 
     def _unchanged_guards(self, release: Release, image: Image) -> set[str]:

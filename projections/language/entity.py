@@ -69,6 +69,11 @@ class Entity:
         return self.derived and not self.copied
 
     @property
+    def public_name(self) -> str:
+        """Its name in the rule file, also if it is one of the definitions that older versions of rules have."""
+        return self.name.partition("@")[0]
+
+    @property
     def match_names(self) -> tuple[str, ...]:
         """The variables and dotted paths that `match` reads."""
         return self.pattern.names if self.pattern is not None else ()

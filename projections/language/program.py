@@ -449,8 +449,7 @@ class Program:
 
 def _slots(rule: Rule) -> list[tuple[str, str, str]]:
     """Return rule, entity and name of each attribute that a rule owns, each without its version."""
-    entity = rule.into.name.partition("@")[0]
-    return [(public_name(rule.name), entity, name) for name in rule.owned()]
+    return [(public_name(rule.name), rule.into.public_name, name) for name in rule.owned()]
 
 
 def _recognise(recognisers: Iterable[tuple[Entity, Sequence[Match]]], key: ItemKey, image: Image) -> Item | None:
