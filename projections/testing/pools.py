@@ -78,6 +78,8 @@ class Pools:
         """The variables by which targets are found: with few values of these, items meet."""
         self.targets: list[str] = []
         """The application's entities that rules write to."""
+        self.parts: dict[str, list[str]] = {}
+        """By entity of children, the names by which they reference parents beside the parents' keys."""
         self._bound()
         self.kinds = {name: self._kind(name) for name, entity in program.entities.items() if not entity.owned_by_rules}
         self.created = {name: self._kind(name) for name, entity in program.entities.items() if entity.owned_by_rules}
@@ -199,11 +201,18 @@ class Pools:
             action = rule.action
             if isinstance(action, Embed):
                 source = self._program.entities[rule.source]
-                self.meeting.update(name for pattern in source.patterns for name in pattern.names)
+                variables = [name for pattern in source.patterns for name in pattern.names]
+                self.meeting.update(variables)
                 if not source.owned_by_rules and source.name not in self.targets:
                     self.targets.append(source.name)
                 for name, template in action.match.items():
                     several = action.as_ is not None and action.references == name
+                    others = [each for each in template.names if each not in variables]
+                    self._reads[source.name].update(dict.fromkeys(others))
+                    if others and not several and not into.owned_by_rules:
+                        self.parts.setdefault(into.name, []).append(name)
+                    elif not several:
+                        self.meeting.add(name)
                     self._reference(rule.into, name, template, several)
             elif action.makes_key:
                 self.meeting.update(name for pattern in into.patterns for name in pattern.names)
@@ -236,8 +245,6 @@ class Pools:
     def _reference(self, child: str, name: str, template: Template, several: bool) -> None:
         """Add the attribute by which a child references its parent, or `several` parents."""
         self._reads[child][name] = None
-        if not several:
-            self.meeting.add(name)
         pools = [self._texts(variable, "S") for variable in template.names]
         references: list[Value] = []
         for texts in islice(product(*pools), 3):

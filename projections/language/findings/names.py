@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import chain
 
 from projections.language.facts import Node, copies
 from projections.language.findings.kinds import NEVER_RECOGNISED, OTHER_SPELLING, READS_GUARD, UNKNOWN_ATTRIBUTE, Remark
 from projections.language.findings.reads import Read, reads
 from projections.language.findings.rule_facts import Facts
-from projections.language.patterns.tree import Exists, Test
-from projections.language.syntax import root, suggest
+from projections.language.patterns.tree import Condition, Either, Exists
+from projections.language.syntax import root, steps, suggest
 
 
 def names(facts: Facts) -> Iterator[Remark]:
@@ -105,20 +106,30 @@ def _never_recognised(facts: Facts) -> Iterator[Remark]:
         written_here = _written_by_rules(facts, name)
         if not facts.made_by_rules(name) or entity.match is None or written_here is None:
             continue
-        known = {*entity.match.constants, *facts.variables(name)}
+        constants = {path for path in entity.match.constants if len(steps(path)) == 1}  # rules set no part of a map
         for condition in entity.match.conditions:
-            if not isinstance(condition, Test) or condition.name in known or root(condition.name) in written_here:
-                continue
-            if Exists(False) in condition.alternatives:
-                continue
-            yield Remark(
-                NEVER_RECOGNISED,
-                ("entities", name, "match", root(condition.name)),
-                f"only rules write {name} items, and no rule writes {condition.name}, so items that rules create "
-                f"do not match {name}",
-                "give it a single value, so that rules set it on the items that they create, or remove it",
-                at_key=True,
-            )
+            lacking = _lacking(condition, {*constants, *facts.variables(name)}, written_here)
+            if lacking:
+                yield Remark(
+                    NEVER_RECOGNISED,
+                    ("entities", name, "match", "$or" if isinstance(condition, Either) else condition.name),
+                    f"only rules write {name} items, and no rule writes {' or '.join(dict.fromkeys(lacking))}, so items "
+                    f"that rules create do not match {name}",
+                    f"{'give it' if lacking == [root(lacking[0])] else 'match an attribute with'} a single value, so that "
+                    "rules set it on the items that they create, or remove it",
+                    at_key=True,
+                )
+
+
+def _lacking(condition: Condition, known: Collection[str], written: Collection[str]) -> list[str]:
+    """Return the names that nothing writes and that a condition requires: if it has branches, each of them."""
+    if isinstance(condition, Either):
+        branches = [
+            [name for each in branch for name in _lacking(each, known, written)] for branch in condition.branches
+        ]
+        return list(chain.from_iterable(branches)) if all(branches) else []
+    absent = Exists(False) in condition.alternatives
+    return [] if absent or condition.name in known or root(condition.name) in written else [condition.name]
 
 
 # --- spelling ---

@@ -33,8 +33,7 @@ def update(writer: ItemWriter) -> bool:
     if chosen is None:
         return False
     key, entity = chosen
-    kind = writer.kinds[entity.name]
-    image = writer.items[key]
+    kind, image = writer.kinds[entity.name], writer.items[key]
     change: dict[str, Value] = {}
     remove: list[str] = []
     for _ in range(writer.rng.choice((1, 1, 2))):
@@ -54,6 +53,16 @@ def update(writer: ItemWriter) -> bool:
     return True
 
 
+def refer(writer: ItemWriter) -> bool:
+    """Change what a child references its parent by beside the parent's key to what another item has there."""
+    chosen = writer.existing(lambda entity: entity.name in writer.pools.parts)
+    if chosen is not None:
+        name = writer.pick(writer.pools.parts[chosen[1].name])
+        values = [image[name] for image in writer.items.values() if name in image] or [{"S": "x"}]
+        writer.store.write(Update(chosen[0], set={name: writer.pick(values)}))
+    return chosen is not None
+
+
 def annotate(writer: ItemWriter) -> bool:
     """Add an attribute of the application to an item that rules created."""
     chosen = writer.existing(lambda entity: entity.owned_by_rules)
@@ -63,17 +72,11 @@ def annotate(writer: ItemWriter) -> bool:
 
 
 def delete(writer: ItemWriter) -> bool:
-    chosen = writer.existing(lambda entity: not entity.owned_by_rules)
-    if chosen is not None:
-        writer.store.remove(chosen[0])
-    return chosen is not None
+    return writer.remove(lambda entity: not entity.owned_by_rules)
 
 
 def expire(writer: ItemWriter) -> bool:
-    chosen = writer.existing(lambda entity: entity.expires and not entity.owned_by_rules)
-    if chosen is not None:
-        writer.store.remove(chosen[0], by_ttl=True)
-    return chosen is not None
+    return writer.remove(lambda entity: entity.expires and not entity.owned_by_rules, by_ttl=True)
 
 
 def read(writer: ItemWriter) -> bool:
@@ -96,10 +99,8 @@ def put_back(writer: ItemWriter) -> bool:
         kind = writer.kinds.get(item.entity.name) if item is not None else None
         if kind is not None and kind.attributes and writer.rng.random() < 0.5:
             path = writer.pick(list(kind.attributes))
-            value = writer.value(kind, path)
-            if value is not None:
-                top = root(path)
-                edited[top] = place(edited.get(top), path, value)
+            if (value := writer.value(kind, path)) is not None:
+                edited[root(path)] = place(edited.get(root(path)), path, value)
     return writer.put_whole(key, edited)
 
 
@@ -151,8 +152,7 @@ def put_over(writer: ItemWriter) -> bool:
         if name not in read and dice < 0.8:
             kept = dice < 0.5
             values[name] = image[name] if kept else {"N": "77"} if "N" in image[name] else {"S": "mine"}
-    put = {**put, **values}
-    if writer.is_of(key, put, entity):
+    if writer.is_of(key, put := {**put, **values}, entity):
         return False
     writer.own[key] = None
     writer.store.put(key.table, put)
@@ -162,10 +162,9 @@ def put_over(writer: ItemWriter) -> bool:
 def vacate(writer: ItemWriter) -> bool:
     """Delete an item that belongs to no entity."""
     keys = [key for key, image in writer.items.items() if writer.program.recognise(key, image) is None]
-    if not keys:
-        return False
-    writer.store.remove(writer.pick(keys))
-    return True
+    if keys:
+        writer.store.remove(writer.pick(keys))
+    return bool(keys)
 
 
 def adopt(writer: ItemWriter) -> bool:
@@ -178,10 +177,9 @@ def adopt(writer: ItemWriter) -> bool:
         image[FOREIGN] = writer.remark()
     image.update(writer.own_values(entity, key, 0.3))
     of_kind = writer.of_kind(entity, key, image, fits=True)
-    if of_kind is None:
-        return False
-    writer.store.put(key.table, of_kind)
-    return True
+    if of_kind is not None:
+        writer.store.put(key.table, of_kind)
+    return of_kind is not None
 
 
 def change_kind(writer: ItemWriter) -> bool:
@@ -195,8 +193,7 @@ def change_kind(writer: ItemWriter) -> bool:
     turned = writer.of_kind(entity, key, image, fits=not writer.is_of(key, image, entity))
     if turned is None:
         return False
-    own = writer.own_values(entity, key, 0.3)
-    if own:
+    if own := writer.own_values(entity, key, 0.3):
         writer.touched[key] = None
     turned = {**turned, **own}
     if writer.rng.random() < 0.5:
@@ -215,12 +212,10 @@ def come_between(writer: ItemWriter, key: ItemKey, *, changes_kind: bool, adopts
     image = writer.items.get(key)
     if image is None:
         return
-    if adopts and writer.rng.random() < 0.4:
-        made = [entity for entity in writer.program.entities_at(key) if entity.owned_by_rules]
-        if made:
-            own = {**made[0].schema.wire(key), **made[0].constants, FOREIGN: writer.remark()}
-            writer.store.put(key.table, own)
-            return
+    made = [entity for entity in writer.program.entities_at(key) if entity.owned_by_rules]
+    if adopts and writer.rng.random() < 0.4 and made:
+        writer.store.put(key.table, {**made[0].schema.wire(key), **made[0].constants, FOREIGN: writer.remark()})
+        return
     if changes_kind and writer.rng.random() < 0.4:
         entities = [entity for entity in writer.program.entities_at(key) if entity.match is not None]
         turned = writer.of_kind(writer.pick(entities), key, image, fits=False) if entities else None
@@ -261,7 +256,7 @@ _WEIGHTS: dict[_Operation, int] = {
 }
 """How often the application does what; each history leaves some operations out and prefers others."""
 
-_APART: dict[_Operation, float] = {put_over: 0.3}
+_APART: dict[_Operation, float] = {put_over: 0.3, refer: 0.4}
 """Operations with a generator of their own, so that histories without them stay as they are, with their probability."""
 
 OPERATIONS = {operation.__name__: weight for operation, weight in (*_WEIGHTS.items(), *_APART.items())}
@@ -297,7 +292,9 @@ class Application:
         self._apart = [
             (operation, chance)
             for operation, chance in _APART.items()
-            if apart is not None and apart.random() < 0.3 and operation.__name__ not in without
+            if apart is not None
+            and operation.__name__ not in without
+            and (writer.pools.parts if operation is refer else apart.random() < 0.3)
         ]
 
     def write(self) -> str:

@@ -27,17 +27,14 @@ def change_derived(writer: ItemWriter) -> bool:
     if chosen is None:
         return False
     key, entity = chosen
-    image = writer.items[key]
-    names = writer.derived_names(entity, image)
-    if not names:
+    if not (names := writer.derived_names(entity, writer.items[key])):
         return False
     writer.touched[key] = None
     name = writer.pick(names)
-    value = image.get(name)
-    if value is not None and writer.rng.random() < 0.3:
-        writer.store.write(Update(key, remove=(name,)))
-    else:
-        writer.store.write(Update(key, set={name: _other_value(value, writer.rng)}))
+    value = writer.items[key].get(name)
+    gone = value is not None and writer.rng.random() < 0.3
+    other = {} if gone else {name: _other_value(value, writer.rng)}
+    writer.store.write(Update(key, set=other, remove=(name,) if gone else ()))
     return True
 
 
@@ -59,8 +56,7 @@ def forge_guard(writer: ItemWriter) -> bool:
     if chosen is None:
         return False
     key, entity, guard = chosen
-    forged = writer.forge(writer.items[key][guard])
-    change = {guard: forged}
+    change = {guard: writer.forge(writer.items[key][guard])}
     if writer.rng.random() < 0.5:
         names = writer.derived_names(entity, {})[:1]
         change.update({name: _other_value(writer.items[key].get(name), writer.rng) for name in names})
@@ -105,8 +101,7 @@ def malform_guard(writer: ItemWriter) -> bool:
     if chosen is None:
         return False
     key, entity = chosen
-    rules = [rule for rule in writer.rules_into(entity) if rule.has_guard]
-    if not rules:
+    if not (rules := [rule for rule in writer.rules_into(entity) if rule.has_guard]):
         return False
     rule = writer.pick(rules)
     name = writer.program.guard(rule.name)
@@ -120,10 +115,7 @@ def malform_guard(writer: ItemWriter) -> bool:
 
 def delete_created(writer: ItemWriter) -> bool:
     """Delete an item that rules created."""
-    chosen = writer.existing(lambda entity: entity.owned_by_rules)
-    if chosen is not None:
-        writer.store.remove(chosen[0])
-    return chosen is not None
+    return writer.remove(lambda entity: entity.owned_by_rules)
 
 
 def replace_created(writer: ItemWriter) -> bool:
@@ -145,8 +137,7 @@ def replace_created(writer: ItemWriter) -> bool:
 
 def recreate(writer: ItemWriter) -> bool:
     """Put an item of the application where rules created one that is gone."""
-    names = [name for name, keys in writer.made.items() if keys]
-    if not names:
+    if not (names := [name for name, keys in writer.made.items() if keys]):
         return False
     entity = writer.program.entities[writer.pick(names)]
     key = writer.pick(list(writer.made[entity.name]))
@@ -162,10 +153,8 @@ def change_constant(writer: ItemWriter) -> bool:
     if chosen is None:
         return False
     name = writer.pick(list(chosen[1].constants))
-    if writer.rng.random() < 0.5:
-        writer.store.write(Update(chosen[0], remove=(name,)))
-    else:
-        writer.store.write(Update(chosen[0], set={name: {"S": "Else"}}))
+    gone = writer.rng.random() < 0.5
+    writer.store.write(Update(chosen[0], remove=(name,)) if gone else Update(chosen[0], set={name: {"S": "Else"}}))
     return True
 
 

@@ -72,8 +72,7 @@ class ItemWriter:
 
     def targets(self) -> list[tuple[Kind, ItemKey, Mapping[str, str]]]:
         """Return items of the application that rules write to."""
-        kinds = [self.kinds[name] for name in self.pools.targets]
-        return [(kind, key, variables) for kind in kinds for key, variables in kind.keys[:3]]
+        return [(self.kinds[n], key, known) for n in self.pools.targets for key, known in self.kinds[n].keys[:3]]
 
     # Choices
 
@@ -91,10 +90,15 @@ class ItemWriter:
                 return key, item.entity
         return None
 
+    def remove(self, fits: Callable[[Entity], bool], *, by_ttl: bool = False) -> bool:
+        """Remove an item of an entity that fits; return whether there was one."""
+        if (chosen := self.existing(fits)) is not None:
+            self.store.remove(chosen[0], by_ttl)
+        return chosen is not None
+
     def any_guard(self) -> tuple[ItemKey, Entity, str] | None:
         """Return an item with guards, and one of them."""
-        chosen = self.existing(self.derives)
-        if chosen is None:
+        if (chosen := self.existing(self.derives)) is None:
             return None
         key, entity = chosen
         guards = [name for name in self.items[key] if name.startswith(self.program.guard_prefix)]
