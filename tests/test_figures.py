@@ -37,11 +37,8 @@ Measured = dict[tuple[str, str], Units]
 
 @pytest.fixture(scope="module")
 def units(dynamodb_local_url: str) -> Measured:
-    return _measured(dynamodb_local_url)
-
-
-def _measured(url: str) -> Measured:
-    return {(each.way[:3] if each.way.startswith("(") else each.way, each.case): each for each in measure_all(url)}
+    measured = measure_all(dynamodb_local_url)
+    return {(each.way[:3] if each.way.startswith("(") else each.way, each.case): each for each in measured}
 
 
 OTHERS = {"(a)": (100, 0, 100), "(b)": (300, 0, 300), "(c)": (400, 0, 100)}

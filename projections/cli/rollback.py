@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def command(rule: str, options: Tables, promotion: PromotionOptions) -> int:
     """Publish the version of a rule again that was published before.
 
-    It was maintained meanwhile, so nothing is filled. Prints which published values change, asks, and publishes. Run it
-    again after an interruption: it continues. Correct the rule file, too: the next `apply` applies what it says.
+    It was maintained meanwhile: nothing is filled. Prints which published values change, asks, and publishes. Continues
+    after an interruption. Correct the rule file: the next `apply` applies it.
 
     \b
     Example:

@@ -483,7 +483,7 @@ def test_any_name_can_be_asked_for(name: str) -> None:
         scenario = Scenario(rules)
         scenario.given(*({"PK": f"I#{one}", "SK": "-", "kind": "k", name: one} for one in "abc"))
         table = table_of(None, rules.program.tables["main"], scenario.store.items("main"))
-        asked = steps_name(name)
+        asked = f"'{name}'" if "." in name or name[0] in "'\"" else name  # as parameters have it
         for query, values, expected in (
             ("ranged", {"kind": "k", f"{asked}.from": "b"}, ["c", "b"]),
             ("filtered", {"kind": "k"}, ["b"]),
@@ -493,11 +493,6 @@ def test_any_name_can_be_asked_for(name: str) -> None:
             parameters = list(inspect.signature(getattr(module, client.functions[query])).parameters)[1:]
             arguments = dict(zip(parameters, values.values(), strict=False))
             assert [item[name] for item in getattr(module, client.functions[query])(table, **arguments)] == expected
-
-
-def steps_name(name: str) -> str:
-    """Return the name that parameters have: itself, in quotes only if it has a dot or begins with a quote."""
-    return f"'{name}'" if "." in name or name[0] in "'\"" else name
 
 
 @given(st.text())

@@ -119,7 +119,10 @@ MESSAGES = """\
 def ledger_page() -> str:
     """Return docs/ledger.md."""
     lines = ["| item | `pk` | `sk` |", "| --- | --- | --- |"]
-    lines += [f"| [{kind.name}](#{_anchor(kind)}) | {_code(kind.partition)} | {_code(kind.sort)} |" for kind in KINDS]
+    lines += [
+        f"| [{kind.name}](#{kind.name.replace(' ', '-')}) | {_code(kind.partition)} | {_code(kind.sort)} |"
+        for kind in KINDS
+    ]
     lines += ["", "## Items of the ledger", ""]
     for kind in KINDS:
         lines += [*_section(kind), ""]
@@ -161,10 +164,6 @@ def _section(kind: Kind) -> Iterator[str]:
 
 def _list(meanings: Mapping[str, str]) -> Iterator[str]:
     return (f"- `{name}`: {meaning}" for name, meaning in meanings.items())
-
-
-def _anchor(kind: Kind) -> str:
-    return kind.name.replace(" ", "-")
 
 
 def _code(text: str) -> str:

@@ -231,3 +231,35 @@ def test_a_child_without_parent_by_now_keeps_nothing_that_the_former_version_emb
     w.under(rules.replace("match: {maker: '{maker}'}", now).replace(", city", ""), SHOP).apply(allow_delete=True)
     w.settle()
     assert w.item("MAKER#m", "ITEM#1", guards=True) == {"PK": "MAKER#m", "SK": "ITEM#1"}
+
+
+@pytest.mark.parametrize("match", ["{kind: [page, memo]}", "{kind: [{exists: true}]}"])
+def test_an_item_of_the_application_by_now_keeps_what_a_wider_match_reads(match: str) -> None:
+    w = World(f"  one: {{from: Item, {TITLE % 'Page'}}}\n", SHOP)
+    w.put("MAKER#m", "ITEM#1", **OWNED)
+    w.settle()
+    w.put("PAGE#1", "TEXT", **(w.item("PAGE#1", "TEXT", guards=True) or {}), own=1)
+    w.settle()
+    now = "  one: {from: Item, aggregate: {into: Page, set: {n: count}}}\n"
+    w.under(now, SHOP.replace("{kind: page}", match)).apply(allow_delete=True)
+    w.settle()
+    assert w.item("PAGE#1", "TEXT") == {**PAGE, "kind": "page", "own": 1, "n": 1}
+
+
+def test_an_item_that_the_application_gave_another_kind_outlives_its_source() -> None:
+    memo = "  Memo: {key: {PK: 'PAGE#{item}', SK: TEXT}, match: {kind: memo}}\nprojections:"
+    two = "  two: {from: Item, where: {at: [2]}, copy: {into: Memo, attributes: [at]}}\n"
+    w = World(f"  one: {{from: Item, {TITLE % 'Page'}}}\n{two}", SHOP.replace("projections:", memo))
+    w.put("MAKER#m", "ITEM#1", **OWNED)
+    w.settle()
+    before = len(w.store.stream("main"))
+    w.put("PAGE#1", "TEXT", **{**(w.item("PAGE#1", "TEXT", guards=True) or {}), "kind": "memo"})
+    w.put("MAKER#m", "ITEM#1", **OWNED, at=2)
+    change, source = w.store.stream("main", before)
+    w.position = before + 2
+    for late in (source, change):
+        w.deliver([late])
+    w.settle()
+    w.remove("MAKER#m", "ITEM#1")
+    w.settle()
+    assert w.item("PAGE#1", "TEXT") == {**PAGE, "kind": "memo"}

@@ -587,10 +587,6 @@ def test_a_redrive_removes_what_rules_set_on_an_item_that_is_of_another_kind_by_
     assert drifts(w) == []
 
 
-def unguarded(w: Scene, item: Image) -> Image:
-    return {name: value for name, value in item.items() if not name.startswith(w.program.guard_prefix)}
-
-
 @pytest.mark.parametrize("again", ["delivery", "redrive"])
 def test_an_item_that_was_put_whole_over_another_kind_keeps_every_value(again: str) -> None:
     """It lost the guards that the book had, so nothing on it is the rules', whatever equals what they had set."""
@@ -605,7 +601,8 @@ def test_an_item_that_was_put_whole_over_another_kind_keeps_every_value(again: s
     if again == "delivery":
         w.deliver(records)
     else:
-        w.refresh(ItemKey("main", *BOOK), unguarded(w, book), book, image(w, BOOK) or {})
+        unguarded = {name: value for name, value in book.items() if not name.startswith(w.program.guard_prefix)}
+        w.refresh(ItemKey("main", *BOOK), unguarded, book, image(w, BOOK) or {})
     w.settle()
     assert plain(w, BOOK) == own
     assert drifts(w) == []

@@ -70,10 +70,6 @@ $or|first name|f(x)|1st|a.b|it's|'x'|"q"|a%7Cb|größe|unit-price|not
 ODD += ["a|b", "a\nb"]
 
 
-def _quoted(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"
-
-
 def _count(**parts: Any) -> dict[str, Any]:
     return {"from": "Item", "aggregate": {"into": "Total", "set": {"out": "count"}}, **parts}
 
@@ -159,7 +155,7 @@ DERIVED: dict[str, Any] = {  # what is derived, where that is not simply x or 1
 
 
 def _odd_rules(place: str, name: str) -> dict[str, Any]:
-    q = _quoted(name)
+    q = "'" + name.replace("'", "''") + "'"
     entities: dict[str, Any] = {
         "Item": {"key": {"PK": "I#{item}", "SK": "-"}},
         "Total": {"key": {"PK": "TOTAL", "SK": "-"}, "derived": True},

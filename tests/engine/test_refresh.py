@@ -66,6 +66,7 @@ def test_nothing_that_is_counted_is_published_by_a_scan_but_what_is_taken_back_i
 
 Damage = Callable[[Scene], tuple[ItemKey, Sequence[Image]]]
 DAMAGES: dict[str, Damage] = {}
+META = ItemKey("main", "POST#1", "METADATA")
 
 
 def damage(role: Damage) -> Damage:
@@ -114,26 +115,23 @@ def a_copied_source_is_gone(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
 
 @damage
 def a_copy_was_overwritten(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
-    key = ItemKey("main", "POST#1", "METADATA")
-    w.store.put("main", changed(w.store.get(key) or {}, title="overwritten"))
-    return key, []
+    w.store.put("main", changed(w.store.get(META) or {}, title="overwritten"))
+    return META, []
 
 
 @damage
 def a_copy_was_replaced(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
     """Without a guard only what it was tells whose copy it is."""
-    key = ItemKey("main", "POST#1", "METADATA")
-    was = w.store.get(key) or {}
+    was = w.store.get(META) or {}
     w.put("POST#1", "METADATA", type="PostMeta", title="replaced")
-    return key, [was]
+    return META, [was]
 
 
 @damage
 def a_copy_was_deleted(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
-    key = ItemKey("main", "POST#1", "METADATA")
-    was = w.store.get(key) or {}
-    w.store.remove(key)
-    return key, [was]
+    was = w.store.get(META) or {}
+    w.store.remove(META)
+    return META, [was]
 
 
 @damage
@@ -144,19 +142,17 @@ def a_copy_outlived_its_source(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
 
 @damage
 def a_target_was_overwritten(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
-    key = ItemKey("main", "POST#1", "METADATA")
-    w.store.put("main", changed(w.store.get(key) or {}, likeCount=99, recent=[]))
-    return key, []
+    w.store.put("main", changed(w.store.get(META) or {}, likeCount=99, recent=[]))
+    return META, []
 
 
 @damage
 def a_target_has_a_guard_from_the_future(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
-    key = ItemKey("main", "POST#1", "METADATA")
-    image = w.store.get(key) or {}
+    image = w.store.get(META) or {}
     text = image["~likes"]["S"]
     guard = {"S": f"{text[:8]}z{text[9:]}"}
     w.store.put("main", {**changed(image, likeCount=99), "~likes": guard})
-    return key, []
+    return META, []
 
 
 @damage
@@ -179,9 +175,8 @@ def a_claimed_copy_was_overwritten(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
 
 @damage
 def an_index_attribute_was_overwritten(w: Scene) -> tuple[ItemKey, Sequence[Image]]:
-    key = ItemKey("main", "POST#1", "METADATA")
-    w.store.put("main", changed(w.store.get(key) or {}, GSI1SK="elsewhere"))
-    return key, []
+    w.store.put("main", changed(w.store.get(META) or {}, GSI1SK="elsewhere"))
+    return META, []
 
 
 @damage

@@ -9,7 +9,6 @@ import pytest
 
 from projections.engine import copier, copies, embeds, indexes, refresh
 from projections.engine.rejections import Rejected
-from projections.engine.store import ItemKey
 from projections.language.program import Program
 from projections.operations import audit
 from projections.operations.audit import AuditHandler
@@ -21,14 +20,10 @@ from tests.operations.verify_scene import verified
 POISON = {"USER#77": "LIKE#1", "POST#77": "METADATA"}
 
 
-def _poisoned(key: ItemKey) -> bool:
-    return key.partition in POISON
-
-
 def _breaking(function: Callable[..., Any], item_of: Callable[..., Any]) -> Callable[..., Any]:
     def broken(*arguments: Any, **options: Any) -> Any:
         item = item_of(*arguments)
-        if item is not None and _poisoned(item.key):
+        if item is not None and item.key.partition in POISON:
             raise KeyError("unexpected")
         return function(*arguments, **options)
 
