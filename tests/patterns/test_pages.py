@@ -18,11 +18,7 @@ COMMANDS = [(path, *one) for path in sorted(DIRECTORY.glob("*.md")) for one in s
 
 @pytest.mark.parametrize(("page", "command", "lines"), COMMANDS, ids=lambda value: getattr(value, "stem", ""))
 def test_what_a_page_shows_is_what_the_command_prints(
-    page: Path,
-    command: str,
-    lines: list[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    page: Path, command: str, lines: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.delenv("COLUMNS", raising=False)

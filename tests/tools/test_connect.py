@@ -34,10 +34,7 @@ entities:
 projections:
   likes: {from: Like, aggregate: {into: Post, set: {likeCount: count}}}
 """
-INDEXES: Mapping[str, Any] = {
-    "GSI1": ((("GSI1PK", "S"),), (("GSI1SK", "N"),)),
-    "Other": ((("a", "S"),), (("b", "S"),)),
-}
+INDEXES: Mapping[str, Any] = {"GSI1": ((("GSI1PK", "S"),), (("GSI1SK", "N"),)), "Other": ((("a", "S"),), (("b", "S"),))}
 RIGHT = Schema(("PK", "S"), ("SK", "S"), INDEXES)
 
 

@@ -131,8 +131,7 @@ def test_a_generated_template_agrees_and_every_prefix_that_is_taken_out_of_a_fil
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["TABLE_NAME", "STREAM_ARN", "LEDGER_TABLE_NAME", "RULES_FILE", "QUARANTINE_QUEUE_URL", "TASK_QUEUE_URL"],
+    "name", ["TABLE_NAME", "STREAM_ARN", "LEDGER_TABLE_NAME", "RULES_FILE", "QUARANTINE_QUEUE_URL", "TASK_QUEUE_URL"]
 )
 def test_every_environment_variable_that_is_taken_away_is_missed(name: str) -> None:
     template = written(deployment())

@@ -252,10 +252,7 @@ IMAGE = {
     "eventName": "MODIFY",
     "dynamodb": {
         "Keys": {"PK": {"S": "USER#1"}},
-        "NewImage": {
-            "status": {"S": "Published"},
-            "score": {"N": "150"},
-        },
+        "NewImage": {"status": {"S": "Published"}, "score": {"N": "150"}},
         "SizeBytes": 300,
     },
 }

@@ -71,10 +71,7 @@ def without(entry: dict[str, Any], name: str) -> dict[str, Any]:
         ('{"Records": {}}', "events.json:1: Records is not a list"),
         ("[1]", r"events.json:1: \[0\]: expected a stream record, found 1"),
         ('{"detail": {}}', "events.json:1: not a stream record: it has no dynamodb part"),
-        (
-            json.dumps([without(A, "NewImage")]),
-            r"\[0\]: INSERT without NewImage, although its view type is",
-        ),
+        (json.dumps([without(A, "NewImage")]), r"\[0\]: INSERT without NewImage, although its view type is"),
         (
             json.dumps([without(without(A, "NewImage"), "StreamViewType")]),
             r"view type to NEW_AND_OLD_IMAGES \(it is not given",

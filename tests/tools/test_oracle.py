@@ -193,10 +193,7 @@ def test_the_example_of_the_design() -> None:
         "commentCount": 1,
         "lastCommentAt": "2025",
         "praise": 1,
-        "recentComments": [
-            {"commentId": "c2", "text": "no"},
-            {"commentId": "c1", "userName": "Ann", "text": "hi"},
-        ],
+        "recentComments": [{"commentId": "c2", "text": "no"}, {"commentId": "c1", "userName": "Ann", "text": "hi"}],
         "GSI1PK": "PUBLISHED#2024-05",
         "GSI1SK": "2024-05-06T07:08:09Z",
         "GSI2PK": "LEADERBOARD#1",

@@ -218,10 +218,7 @@ def handled(rules: RuleSet, event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 VALUES = {"PK": "POST#1", "SK": "META", "likes": 2, "stars": 5}
-READERS: dict[str, Callable[[Run, Path, list[str]], Any]] = {
-    "replay": by_replay,
-    "events and handler": by_events,
-}
+READERS: dict[str, Callable[[Run, Path, list[str]], Any]] = {"replay": by_replay, "events and handler": by_events}
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -34,11 +34,7 @@ SCHEMA = Schema(
 PROJECTED = Schema(
     ("PK", "S"),
     ("SK", "S"),
-    {
-        **SCHEMA.indexes,
-        "Local": ((("PK", "S"),), (("G1P", "S"),)),
-        "LocalAll": ((("PK", "S"),), (("G2S", "N"),)),
-    },
+    {**SCHEMA.indexes, "Local": ((("PK", "S"),), (("G1P", "S"),)), "LocalAll": ((("PK", "S"),), (("G2S", "N"),))},
     projected={"GSI1": frozenset(), "GSI2": frozenset({"x"}), "Local": frozenset({"G1S"})},
     local=frozenset({"Local", "LocalAll"}),
 )

@@ -62,7 +62,7 @@ def test_a_file_here_that_differs_is_pointed_out_and_not_used(place: Place, stac
     code, out, err = place.say(*words, "--stack", stack)
     assert err.startswith(
         f"note: rules.yaml differs from the rules that stack {stack} runs (changed: likes). "
-        "`projections apply` would change them.\n",
+        "`projections apply` would change them.\n"
     )
     assert (code, place.registry()) == (0, before), out
 

@@ -144,13 +144,7 @@ def editors() -> Sequence[Image]:
 
 def social_post(status: str = "published", **attributes: Any) -> Image:
     given = {"userId": "ada", "postId": "p1", "createdAt": "2026-03-01T00:00:00Z", "title": "T", "status": status}
-    return item(
-        "USER#ada",
-        "POST#2026-03-01T00:00:00Z#p1",
-        **given,
-        publishedAt="2026-03-02T00:00:00Z",
-        **attributes,
-    )
+    return item("USER#ada", "POST#2026-03-01T00:00:00Z#p1", **given, publishedAt="2026-03-02T00:00:00Z", **attributes)
 
 
 WORKLOADS = [
