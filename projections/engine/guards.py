@@ -320,7 +320,7 @@ class Guards:
         sources = map(valued, images)
         if item is None or self.unproven(rule, key, item):
             return rule.owned(*sources)
-        return rule.owned(item, *sources) | self._copied_before(rule, key, item)
+        return self._copied_before(rule, key, item).union(rule.owned(item, *sources))
 
     def _copied_before(self, rule: Rule, key: ItemKey, item: Image) -> set[str]:
         """The attributes of an item that a copy of some attributes wrote when it copied all, as its guard shows."""
