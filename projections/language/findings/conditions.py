@@ -66,20 +66,15 @@ def conditions(facts: Facts) -> Iterator[Remark]:
             elif sign and text.lower() in BOOLEANS:
                 yield boolean(text, at)
             elif sign and text in ("None", "nil", "undefined"):
-                reason, instead = (
-                    f"{text} is text, and not null",
-                    f'write [null, {{exists: false}}], or "{text}" in quotes',
-                )
+                reason = f"{text} is text, and not null"
+                instead = f'write [null, {{exists: false}}], or "{text}" in quotes'
                 yield Remark(READ_AS_WRITTEN, at, reason, instead, rated="note", unquoted=True)
 
 
 def elements(facts: Facts) -> Iterator[Remark]:
     """Yield a remark for each path through a list of maps: such a path has no value."""
-    lists = {
-        (rule.source, rule.each.path): name
-        for name, rule in facts.variants
-        if rule.each is not None and not rule.each.ancestors
-    }
+    rules = ((name, rule.source, rule.each) for name, rule in facts.variants)
+    lists = {(source, each.path): name for name, source, each in rules if each is not None and not each.ancestors}
     for read in dict.fromkeys(reads(facts.rules)):
         for (entity, path), name in lists.items():
             rest = read.name.removeprefix(path + ".")
@@ -109,11 +104,8 @@ def _booleans(facts: Facts) -> dict[tuple[str, str], str]:
 
 
 def _is_boolean_text(alternative: Alternative) -> bool:
-    return (
-        isinstance(alternative, Equals)
-        and isinstance(alternative.value, str)
-        and alternative.value.lower() in ("true", "false")
-    )
+    value = getattr(alternative, "value", None)
+    return isinstance(value, str) and value.lower() in ("true", "false")
 
 
 def _exclusions(alternatives: tuple[Alternative, ...]) -> tuple[Alternative, ...]:

@@ -32,45 +32,29 @@ def names(facts: Facts) -> Iterator[Remark]:
 
 def known_attributes(facts: Facts, entity: str) -> frozenset[str] | None:
     """Return all attributes that items of an entity can have; None if the application writes them or all are copied."""
-    if not facts.made_by_rules(entity):
+    if not facts.made_by_rules(entity) or (written := _written_by_rules(facts, entity)) is None:
         return None
-    found = _written_by_rules(facts, entity)
-    if found is None:
-        return None
-    document = facts.rules.entities[entity]
-    return (
-        found
-        | facts.table(entity).attribute_types.keys()
-        | document.index_key.keys()
-        | {root(name) for name in document.conditions.constants}
-    )
+    form = facts.rules.entities[entity]
+    return written.union(facts.table(entity).attribute_types, form.index_key, map(root, form.conditions.constants))
 
 
 def _written_by_rules(facts: Facts, entity: str) -> frozenset[str] | None:
-    found: set[str] = set()
-    for _, rule in facts.into(entity):
-        if rule.action.copies_all:
-            return None
-        found |= rule.action.written.keys()
-    return frozenset(found)
+    actions = [rule.action for _, rule in facts.into(entity)]
+    written = frozenset(name for action in actions for name in action.written)
+    return None if any(action.copies_all for action in actions) else written
 
 
 def _is_unknown(facts: Facts, read: Read) -> bool:
     known = known_attributes(facts, read.entity)
-    return (
-        known is not None
-        and read.root not in known
-        and read.name not in facts.variables(read.entity)
-        and not read.root.startswith(facts.rules.guard_prefix)
-    )
+    if known is None or read.root in known or read.name in facts.variables(read.entity):
+        return False
+    return not read.root.startswith(facts.rules.guard_prefix)
 
 
 def _guard(facts: Facts, read: Read) -> Remark:
     rule, prefix = read.root.removeprefix(facts.rules.guard_prefix), facts.rules.guard_prefix
-    known = rule in facts.projections
-    reason = (
-        f"{read.root} is the guard of rule {rule}" if known else f"names that begin with {prefix} are those of guards"
-    )
+    names_of_guards = f"names that begin with {prefix} are those of guards"
+    reason = f"{read.root} is the guard of rule {rule}" if rule in facts.projections else names_of_guards
     reason += ": a guard changes at every write of its rule, also if the values stay the same"
     todo = "read an attribute that the rule sets, or change `guard_prefix`"
     return Remark(READS_GUARD, read.place, reason, todo, read.offset, read.at_key)
@@ -91,13 +75,12 @@ def _unknown(facts: Facts, read: Read) -> Remark:
     return Remark(UNKNOWN_ATTRIBUTE, read.place, reason, ", or ".join(ways), read.offset, read.at_key)
 
 
-def _once(found: list[Read]) -> Iterator[Read]:
-    """Yield the first of several reads of one name by one rule."""
-    seen: set[tuple[str, str, str]] = set()
+def _once(found: list[Read]) -> Collection[Read]:
+    """Return the first of several reads of one name by one rule."""
+    firsts: dict[tuple[str, str, str], Read] = {}
     for read in found:
-        if (read.rule, read.entity, read.root) not in seen:
-            seen.add((read.rule, read.entity, read.root))
-            yield read
+        firsts.setdefault((read.rule, read.entity, read.root), read)
+    return firsts.values()
 
 
 def _never_recognised(facts: Facts) -> Iterator[Remark]:
