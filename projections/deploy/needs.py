@@ -190,6 +190,8 @@ def _pattern(box: _Box, schema: Schema, order: Order) -> Mapping[str, Any]:
 MAIN = "main"
 """The name of the only table of rules with `table:`."""
 
+_INDEX_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+
 
 class TableNeeds(NamedTuple):
     """What the rules require of one of the application's tables."""
@@ -288,6 +290,11 @@ def _message_filters(program: Program, table: str, notify: Iterable[str]) -> tup
 
 def _needs(program: Program, name: str, suffix: str, notify: tuple[str, ...]) -> TableNeeds:
     schema, rules = program.tables[name], program.rules.values()
+    for index in schema.indexes:
+        if not _INDEX_NAME.fullmatch(index):
+            raise UsageError(
+                f'table {name}: invalid name of an index "{index}". It must have 3 to 255 letters, digits and _ . -'
+            )
     targets = [rule.into for rule in rules if rule.writes_items and rule.into.table == name]
     children = [rule for rule in program.embeds.values() if rule.into.table == name]
     # The targets of removed rules are unknown.

@@ -100,17 +100,14 @@ def compiled(directory: Path, modules: Mapping[str, str]) -> None:
 
 def called(directory: Path, calls: Sequence[Mapping[str, Any]], endpoint: str = "") -> list[Any]:
     """Return what functions return: `value`, `items` with `pages` if a call has a `limit`, or `error`."""
-    text = json.dumps({"endpoint": endpoint, "calls": calls}, default=_special)
+    special = lambda value: {"$number": str(value)} if isinstance(value, Decimal) else {"$set": sorted(value)}  # noqa: E731
+    text = json.dumps({"endpoint": endpoint, "calls": calls}, default=special)
     (directory / "calls.json").write_text(text, encoding="utf-8")
     command = ["node", "driver.mjs", "calls.json"]
     run = subprocess.run(command, cwd=directory, text=True, capture_output=True)
     assert run.returncode == 0, run.stderr
     answers: list[Any] = json.loads(run.stdout)
     return answers
-
-
-def _special(value: Any) -> Any:
-    return {"$number": str(value)} if isinstance(value, Decimal) else {"$set": sorted(value)}
 
 
 def camel(name: str) -> str:

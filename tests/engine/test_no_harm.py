@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -98,11 +97,6 @@ def plain(w: Scene, at: Key) -> dict[str, Any] | None:
     return None if item is None else {name: value for name, value in item.items() if name not in ("PK", "SK")}
 
 
-def before_deletion(w: Scene, at: Key, work: Callable[[], Any]) -> None:
-    """The application does something just before an item is deleted."""
-    before(w, "write", work, when=lambda one: isinstance(one, Delete) and one.key == ItemKey("main", *at))
-
-
 def written(w: Scene) -> list[ItemKey]:
     """A list that all writes to the application's items from now on are added to, by key."""
     found: list[ItemKey] = []
@@ -136,7 +130,9 @@ def test_an_attribute_added_between_look_and_deletion_is_restored(rule: str) -> 
     at = CREATED[rule]
     constants = {"kind": (plain(w, at) or {})["kind"]}
     remove_sources(w)
-    before_deletion(w, at, lambda: change(w, at, note="fragile"))
+    deletes = ItemKey("main", *at)
+    edits = lambda: change(w, at, note="fragile")  # noqa: E731
+    before(w, "write", edits, when=lambda one: isinstance(one, Delete) and one.key == deletes)
     w.settle()
     assert kept(plain(w, at)) == {**constants, "note": "fragile"}
     assert w.differences() == []

@@ -332,12 +332,9 @@ def concerned(key: ItemKey) -> set[str | None]:
     if key.table == "ledger":
         named = {rule for rule in program.rules if f"|{rule}." in key.partition.replace("#", "|")}
         return {None, *(named or program.rules)}
-    ours = {rule for rule in program.rules if oracle().rules[rule].into is entity_of(key)}
-    return {None, *ours, *(rule for rule in program.rules if oracle().rules[rule].source is entity_of(key))}
-
-
-def entity_of(key: ItemKey) -> object:
-    return next(entity for entity in oracle().entities.values() if entity.read(key) is not None)
+    its = next(entity for entity in oracle().entities.values() if entity.read(key) is not None)
+    ours = {rule for rule in program.rules if oracle().rules[rule].into is its}
+    return {None, *ours, *(rule for rule in program.rules if oracle().rules[rule].source is its)}
 
 
 def explained(difference: Difference, rejected: Sequence[Rejected]) -> bool:

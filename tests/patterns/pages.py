@@ -91,8 +91,8 @@ def _again(lines: list[str], output: list[str]) -> list[str]:
     kept: list[str] = []
     place = 0
     for line in lines:
-        words = _words(line)
-        found = next((i for i in range(place, len(output)) if _words(output[i])[: len(words)] == words), None)
+        words, *others = [_WORD.findall(text)[:5] for text in (line, *output[place:])]
+        found = next((i for i, other in enumerate(others, place) if other[: len(words)] == words), None)
         if not words or found is None:
             continue
         if found > place:
@@ -102,9 +102,8 @@ def _again(lines: list[str], output: list[str]) -> list[str]:
     return kept + [LEFT_OUT] * (place < len(output))
 
 
-def _words(line: str) -> list[str]:
-    """What tells which line it is: its first words, numbers aside."""
-    return re.findall(r"[^\W\d]+|[✓!✗]", line)[:5]
+_WORD = re.compile(r"[^\W\d]+|[✓!✗]")
+"""What tells which line it is are its first words, numbers aside."""
 
 
 def main() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pytest
@@ -40,11 +39,8 @@ def url(request: pytest.FixtureRequest) -> str | None:
 def replayed(pattern: Pattern, tables: Tables, records: Sequence[Any] = (), **options: Any) -> Replay:
     records = records or pattern.records
     # The indexes of emulators do not lag.
-    return replay(pattern.program, records, tables, engine=partial(_engine), **options)
-
-
-def _engine(*arguments: Any, **options: Any) -> Processor:
-    return Processor(*arguments, **{**options, "sleep": lambda seconds: None})
+    engine = lambda *given, **more: Processor(*given, **{**more, "sleep": lambda seconds: None})  # noqa: E731
+    return replay(pattern.program, records, tables, engine=engine, **options)
 
 
 def in_memory(pattern: Pattern) -> MemoryTables:

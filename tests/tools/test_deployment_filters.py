@@ -130,9 +130,6 @@ def test_filters_without_a_note_match_only_needed_records(
     found = filters(TWO, {f"E{number}": entity for number, entity in enumerate(entities)})
     if found.notes or not (a and b):
         return
-    needed = any(_begins(one, a) and _begins(two, b) for one, two in entities)
+    sides = [((one, a), (two, b)) for one, two in entities]
+    needed = any(all(t == p.text if p.exact else t.startswith(p.text) for p, t in pair) for pair in sides)
     assert passes(found, TWO, a, b) == needed
-
-
-def _begins(prefix: Prefix, text: str) -> bool:
-    return text == prefix.text if prefix.exact else text.startswith(prefix.text)

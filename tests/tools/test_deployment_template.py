@@ -19,7 +19,7 @@ from projections.deploy.needs import Deployment
 from projections.deploy.plain import cloudformation_template, with_values
 from projections.deploy.sam_template import sam_template
 from projections.engine.store import ItemKey
-from projections.errors import RulesError, UsageError
+from projections.errors import UsageError
 from projections.language.loader import load, loads
 from projections.language.program import Program
 from projections.stores.memory import MemoryStore
@@ -388,8 +388,8 @@ def test_only_embeds_that_go_through_an_index_may_query_it() -> None:
 
 def test_an_index_that_aws_refuses_is_refused_here() -> None:
     rules = 'table: {key: [PK], indexes: {"my index": [a]}}\nentities: {A: {key: {PK: "A#{x}"}}}\n'
-    with pytest.raises(RulesError, match=r"letters.*my index"):
-        loads(rules)
+    with pytest.raises(UsageError, match=r"my index.*letters"):
+        sam_template(Deployment("x", Program.from_document(loads(rules).document())))
 
 
 def test_output_option_writes_the_file(run: Run, tmp_path: Path) -> None:

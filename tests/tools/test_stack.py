@@ -104,10 +104,6 @@ def test_status_shows_a_held_rule_whatever_file_is_named(place: Place, stack: st
     assert "differs from the rules that stack" in found["rule file"]["says"]
 
 
-def without_function(place: Place) -> None:
-    client("lambda").delete_function(FunctionName=place.function)
-
-
 def other_file(place: Place) -> None:
     variables = {"RULES_FILE": "other.json"}
     client("lambda").update_function_configuration(FunctionName=place.function, Environment={"Variables": variables})
@@ -123,7 +119,7 @@ def other_version(place: Place) -> None:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (without_function, "Function not found"),
+        (lambda place: client("lambda").delete_function(FunctionName=place.function), "Function not found"),
         (other_file, "its package has no other.json"),
         (other_version, "rules.json was compiled by another version of dynamodb-projections"),
     ],

@@ -78,9 +78,6 @@ Prefix = Annotated[
     StringConstraints(max_length=16),
     TextForm(r"^[^A-Za-z0-9\s]\S*$", "expected text that begins with a sign such as ~ or _"),
 ]
-IndexName = Annotated[
-    str, TextForm(r"^[A-Za-z0-9_.-]{3,255}$", "the name of an index has 3 to 255 letters, digits and _ . -")
-]
 Separator = Annotated[str, TextForm(r"^[^{}]$", "expected one character, no brace")]
 
 
@@ -94,7 +91,7 @@ class Table(Model):
     key: KeyForm = Field(
         description="The key attributes: `[PK, SK]` for strings, `{PK: S, SK: N}` for other types; or only one."
     )
-    indexes: dict[IndexName, IndexForm] = Field(
+    indexes: dict[AttributeName, IndexForm] = Field(
         default={},
         description="Secondary indexes by name: `[GSI1PK, GSI1SK]`, `{GSI1PK: S, GSI1SK: N}`, or of several attributes "
         "`{partition: [a, b], sort: [c]}`. `projection` lists the attributes that it returns, besides keys, or is "
