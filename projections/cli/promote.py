@@ -112,9 +112,9 @@ def promote(
         print_line(sentence)
     publication = Publication(live, backfill, segments, as_json=as_json, asks=False)
     names = [version.name] if version.state != "active" else []
-    if not answered:
+    if names and not answered:
         publication.show(names)
-        if names and not ask(f"Publish {version.name}?"):
+        if not ask(f"Publish {version.name}?"):
             print_line("Nothing was written.", err=True)
             return STOPPED
     run = backfill.begin(versions=names, fills=False, segments=segments, allow_delete=promotion.allow_delete)

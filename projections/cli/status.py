@@ -60,8 +60,8 @@ def command(options: Tables, as_json: bool, function: str | None, sources: Sourc
     recorded = ledger_status(there, chosen, live, now)
     findings: list[Finding] = []
     if chosen.note and (chosen.about_option or recorded.rolled_back):
-        todo = f"Rolled back to {', '.join(recorded.rolled_back)}: correct the file, or the next `apply` undoes that."
-        todo = "Without --rules, commands use the deployed rules." if chosen.about_option else todo
+        back = f"Rolled back to {', '.join(recorded.rolled_back)}: correct the file, or the next `apply` undoes that."
+        todo = "Without --rules, commands use the deployed rules." if chosen.about_option else back
         findings.append(health.Finding("rule file", health.LOOK, chosen.note, todo))
     elif chosen.note:
         print_line(f"note: {chosen.note}.", err=True)

@@ -123,7 +123,7 @@ class Past:
         everything = frozenset(name for name in image if not guards.is_guard(name))
         wrote = everything if self.attributes is None else self.attributes
         if self.makes and self._now is not None and item is not None and guards.is_marked(key, image):
-            former = self.into.constants.keys() - item.entity.match_attributes  # which make it one of the entity still
+            former = self.into.constants.keys() - item.entity.match_attributes  # by these it is one of the entity still
             wrote = wrote.union(n for n in former if n in image and same(image[n], self.into.constants[n]))
         return (wrote - owned - set(self._today.tables[self._table].key_attributes)) & image.keys()
 

@@ -65,11 +65,20 @@ class EntryRefresher:
     pace: Callable[[int], None] | None
 
     def __post_init__(self) -> None:
-        own: dict[str, Any] = {"values": self.values, "chance": self.chance, "pace": self.pace}
-        common: dict[str, Any] = {"run": self.run, "counters": self.counters}
-        self._ledger = Ledger(self.program, self.store, snapshot=self.snapshot, **own, **common)
+        self._ledger = Ledger(
+            self.program,
+            self.store,
+            snapshot=self.snapshot,
+            run=self.run,
+            chance=self.chance,
+            values=self.values,
+            counters=self.counters,
+            pace=self.pace,
+        )
         self._until = self.clock() + COMMIT_SECONDS if any(v.lanes == 0 for v in self.snapshot.maintained) else None
-        self._publisher = Publisher(self.program, self.store, self.snapshot, self.guards, **common)
+        self._publisher = Publisher(
+            self.program, self.store, self.snapshot, self.guards, run=self.run, counters=self.counters
+        )
         is_right = self._ledger.is_right
         self._goals = Goals(self.program, self.snapshot, self.failures, is_right=is_right, clock=self.clock)
 

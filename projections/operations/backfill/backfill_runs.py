@@ -83,8 +83,17 @@ class Backfill:
         self._dry = dry
         self.registry = Registry(packaged, store, filled=False, now=self._clock)
         self.progress = Progress(store)
-        options: dict[str, Any] = {"run": run, "pace": pace, "dismissed": dismissed, "chance": chance}
-        self._pages = Pages(store, self.registry, size=page, dry=dry, clock=self._clock, **options)
+        self._pages = Pages(
+            store,
+            self.registry,
+            run=run,
+            size=page,
+            pace=pace,
+            dry=dry,
+            dismissed=dismissed,
+            clock=self._clock,
+            chance=chance,
+        )
         self._planned: RegistrySnapshot | None = None
         """Of a dry run: the registry as it would be."""
 
@@ -183,8 +192,14 @@ class Backfill:
             if not cleanable_versions(snapshot, self._clock()):
                 return None
             fills = True
-        options: dict[str, Any] = {"segments": segments, "allow_delete": allow_delete, "restart": restart}
-        return self.begin(versions=versions, promotes=not hold, fills=fills, **options)
+        return self.begin(
+            versions=versions,
+            promotes=not hold,
+            fills=fills,
+            segments=segments,
+            allow_delete=allow_delete,
+            restart=restart,
+        )
 
     @staticmethod
     def _is_waiting(snapshot: RegistrySnapshot, name: str) -> bool:

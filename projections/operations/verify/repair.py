@@ -83,9 +83,16 @@ class Repair:
     def _enter(self, snapshot: RegistrySnapshot, program: Program) -> None:
         """Write by this registry from now on."""
         self._snapshot, self._program = snapshot, program
-        parts = program, self.store, snapshot
-        options: dict[str, Any] = {"values": self._values, "run": self.run, "clock": self.clock, "chance": self.chance}
-        self._refresher = partial(Refresher, *parts, **options)
+        self._refresher = partial(
+            Refresher,
+            program,
+            self.store,
+            snapshot,
+            values=self._values,
+            run=self.run,
+            clock=self.clock,
+            chance=self.chance,
+        )
         guards = Guards(program, snapshot.identity, snapshot.promotions, snapshot.replaced)
         self._copier = Copier(program, self.store, guards)
 
@@ -146,8 +153,12 @@ class Repair:
         if self.recounted:
             _, versions = self._registry.recount(self.recounted)
             backfill = Runner(self.backfill, clock=self.clock, sleep=self.sleep)
-            options: dict[str, Any] = {"allow_delete": self.allow_delete, "segments": self.segments, "restart": True}
-            backfill.work(self.backfill.begin(versions=[version.name for version in versions.values()], **options))
+            names = [version.name for version in versions.values()]
+            backfill.work(
+                self.backfill.begin(
+                    versions=names, segments=self.segments, allow_delete=self.allow_delete, restart=True
+                )
+            )
             self._note(self.failed, backfill.failed)
             for record in backfill.rejected:
                 if record.fault != "group" or record.rule not in self.recounted:  # the damaged groups refuse to the end
